@@ -30,15 +30,15 @@ const NAMES_SEARCHED_MAX: usize = 4096;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NameTarget {
     pub(crate) inode: InodeNumber,
     pub(crate) kind: FileKind,
 }
 
 /// What is known of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    Present(Named),
+pub(crate) enum NameState {
+    Present(NameTarget),
     Absent,
     /// SharedFS must be asked.
     Unknown,
@@ -49,37 +49,37 @@ const SHORT_BYTES_MAX: usize = 30;
 
 /// A name as a directory keeps it.
 #[derive(Debug)]
-enum KeptName {
+enum StoredName {
     Short { length: u8, bytes: [u8; SHORT_BYTES_MAX] },
     Long(Box<[u8]>),
 }
 
-impl KeptName {
+impl StoredName {
     #[inline]
-    fn new(name: &[u8]) -> KeptName {
+    fn new(name: &[u8]) -> StoredName {
         let mut bytes = [0; SHORT_BYTES_MAX];
         match bytes.get_mut(..name.len()) {
             Some(start) => {
                 start.copy_from_slice(name);
-                KeptName::Short { length: name.len() as u8, bytes }
+                StoredName::Short { length: name.len() as u8, bytes }
             }
-            None => KeptName::Long(name.into()),
+            None => StoredName::Long(name.into()),
         }
     }
 
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
-            KeptName::Short { length, bytes } => &bytes[..usize::from(*length)],
-            KeptName::Long(name) => name,
+            StoredName::Short { length, bytes } => &bytes[..usize::from(*length)],
+            StoredName::Long(name) => name,
         }
     }
 }
 
 #[derive(Debug)]
 struct Entry {
-    name: KeptName,
-    named: Named,
+    name: StoredName,
+    named: NameTarget,
 }
 
 /// The names, by name.
@@ -95,22 +95,22 @@ impl Names {
     }
 
     #[inline]
-    fn get(&self, name: &[u8]) -> Option<Named> {
+    fn get(&self, name: &[u8]) -> Option<NameTarget> {
         let found = self.table.find(self.hasher.hash_one(name), |entry| entry.name.bytes() == name)?;
         Some(found.named)
     }
 
     /// Enters a name that is not there.
     #[inline]
-    fn enter(&mut self, hash: u64, name: &[u8], named: Named) {
+    fn enter(&mut self, hash: u64, name: &[u8], named: NameTarget) {
         let hasher = &self.hasher;
-        let entry = Entry { name: KeptName::new(name), named };
+        let entry = Entry { name: StoredName::new(name), named };
         self.table.insert_new(hash, entry, |entry| hasher.hash_one(entry.name.bytes()));
     }
 
     /// Enters a name, or what it stands for now if `replaces`.
     #[inline]
-    fn put(&mut self, name: &[u8], named: Named, replaces: bool) {
+    fn put(&mut self, name: &[u8], named: NameTarget, replaces: bool) {
         let hash = self.hasher.hash_one(name);
         match self.table.find_mut(hash, |entry| entry.name.bytes() == name) {
             Some(entry) if replaces => entry.named = named,
@@ -175,7 +175,7 @@ impl DirectoryContent {
         content.names.table.expect(names.clone().count());
         for (name, inode, kind) in names {
             let hash = content.names.hasher.hash_one(name);
-            content.names.enter(hash, name, Named { inode, kind });
+            content.names.enter(hash, name, NameTarget { inode, kind });
         }
         content
     }
@@ -190,7 +190,7 @@ impl DirectoryContent {
             if self.taken.get(entry.name.as_slice()).is_some_and(|&taken| taken >= retired) {
                 continue;
             }
-            self.names.put(&entry.name, Named { inode: entry.inode, kind }, false);
+            self.names.put(&entry.name, NameTarget { inode: entry.inode, kind }, false);
         }
         if complete {
             self.complete = true;
@@ -218,12 +218,12 @@ impl DirectoryContent {
     }
 
     /// There is a lease again, and these are the names that changed meanwhile, in the order they did.
-    pub(crate) fn catch_up(&mut self, changes: Vec<DirectoryEntry>) {
+    pub(crate) fn apply_changes(&mut self, changes: Vec<DirectoryEntry>) {
         self.kept = None;
         for DirectoryEntry { name, inode, kind } in changes {
             match FileKind::from_byte(kind) {
                 Some(kind) if inode != InodeNumber::NONE => {
-                    self.names.put(&name, Named { inode, kind }, true);
+                    self.names.put(&name, NameTarget { inode, kind }, true);
                 }
                 _ => self.names.remove(&name),
             }
@@ -244,17 +244,17 @@ impl DirectoryContent {
     }
 
     #[inline]
-    pub(crate) fn find(&self, name: &[u8], retired: LogPosition) -> Known {
+    pub(crate) fn find(&self, name: &[u8], retired: LogPosition) -> NameState {
         match self.names.get(name) {
-            Some(named) => Known::Present(named),
-            None if self.complete => Known::Absent,
-            None if self.taken.get(name).is_some_and(|&taken| taken >= retired) => Known::Absent,
-            None => Known::Unknown,
+            Some(named) => NameState::Present(named),
+            None if self.complete => NameState::Absent,
+            None if self.taken.get(name).is_some_and(|&taken| taken >= retired) => NameState::Absent,
+            None => NameState::Unknown,
         }
     }
 
     /// A name was made, replaced, or learnt.
-    pub(crate) fn put(&mut self, name: &[u8], named: Named) {
+    pub(crate) fn put(&mut self, name: &[u8], named: NameTarget) {
         self.names.put(name, named, true);
         if !self.taken.is_empty() {
             self.taken.remove(name);
@@ -280,7 +280,7 @@ impl DirectoryContent {
     }
 
     /// Names known now.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Named)> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], NameTarget)> {
         self.names.table.iter().map(|entry| (entry.name.bytes(), entry.named))
     }
 
@@ -324,20 +324,20 @@ mod tests {
     fn a_name_taken_stays_away_until_shared_fs_knows() {
         let mut content = DirectoryContent::granted(vec![entry("a", 5)], false);
         content.take(b"a", LogPosition(640), LogPosition(0));
-        assert_eq!(content.find(b"a", LogPosition(0)), Known::Absent);
-        assert_eq!(content.find(b"b", LogPosition(0)), Known::Unknown);
+        assert_eq!(content.find(b"a", LogPosition(0)), NameState::Absent);
+        assert_eq!(content.find(b"b", LogPosition(0)), NameState::Unknown);
         content.learn(vec![entry("a", 5), entry("b", 6)], false, LogPosition(0));
-        assert_eq!(content.find(b"a", LogPosition(640)), Known::Absent);
-        assert_eq!(content.find(b"a", LogPosition(704)), Known::Unknown);
-        assert!(matches!(content.find(b"b", LogPosition(0)), Known::Present(_)));
+        assert_eq!(content.find(b"a", LogPosition(640)), NameState::Absent);
+        assert_eq!(content.find(b"a", LogPosition(704)), NameState::Unknown);
+        assert!(matches!(content.find(b"b", LogPosition(0)), NameState::Present(_)));
         assert_eq!(content.listed_to(), Some(b"b".as_slice()));
     }
 
     #[test]
     fn a_complete_directory_answers_by_itself() {
         let mut content = DirectoryContent::granted(vec![entry("a", 5)], true);
-        assert_eq!(content.find(b"b", LogPosition(0)), Known::Absent);
-        content.put(b"b", Named { inode: InodeNumber(7), kind: FileKind::File });
+        assert_eq!(content.find(b"b", LogPosition(0)), NameState::Absent);
+        content.put(b"b", NameTarget { inode: InodeNumber(7), kind: FileKind::File });
         assert_eq!(content.names().count(), 2);
         assert_eq!(content.listed_to(), None);
     }

@@ -63,25 +63,25 @@ impl ExtendedSet {
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum List {
+pub(crate) enum AccessListKind {
     Access,
     Default,
 }
 
-impl List {
+impl AccessListKind {
     /// The one that is kept under this name.
-    pub(crate) fn of(name: &[u8]) -> Option<List> {
+    pub(crate) fn of(name: &[u8]) -> Option<AccessListKind> {
         match name {
-            ACCESS_LIST => Some(List::Access),
-            DEFAULT_LIST => Some(List::Default),
+            ACCESS_LIST => Some(AccessListKind::Access),
+            DEFAULT_LIST => Some(AccessListKind::Default),
             _ => None,
         }
     }
 
     pub(crate) fn name(self) -> &'static [u8] {
         match self {
-            List::Access => ACCESS_LIST,
-            List::Default => DEFAULT_LIST,
+            AccessListKind::Access => ACCESS_LIST,
+            AccessListKind::Default => DEFAULT_LIST,
         }
     }
 }

@@ -18,36 +18,36 @@ use std::ops::Range;
 
 /// A piece of the overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fresh {
+enum OverlayPiece {
     Log(LogPosition),
     Zeros(LogPosition),
 }
 
-impl Sliding for Fresh {
+impl Sliding for OverlayPiece {
     fn slide(self, bytes: u64) -> Self {
         match self {
-            Fresh::Log(position) => Fresh::Log(position.plus(bytes)),
-            zeros @ Fresh::Zeros(_) => zeros,
+            OverlayPiece::Log(position) => OverlayPiece::Log(position.plus(bytes)),
+            zeros @ OverlayPiece::Zeros(_) => zeros,
         }
     }
 
-    fn spares() -> &'static Spares<Fresh> {
-        static SPARES: Spares<Fresh> = Spares::new();
+    fn spares() -> &'static Spares<OverlayPiece> {
+        static SPARES: Spares<OverlayPiece> = Spares::new();
         &SPARES
     }
 }
 
 /// A byte address in the shared area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place(u64);
+struct ArenaAddress(u64);
 
-impl Sliding for Place {
+impl Sliding for ArenaAddress {
     fn slide(self, bytes: u64) -> Self {
-        Place(self.0 + bytes)
+        ArenaAddress(self.0 + bytes)
     }
 
-    fn spares() -> &'static Spares<Place> {
-        static SPARES: Spares<Place> = Spares::new();
+    fn spares() -> &'static Spares<ArenaAddress> {
+        static SPARES: Spares<ArenaAddress> = Spares::new();
         &SPARES
     }
 }
@@ -76,8 +76,8 @@ pub(crate) enum Source {
 /// The content.
 #[derive(Debug)]
 pub(crate) struct FileContent {
-    overlay: IntervalMap<Fresh>,
-    base: IntervalMap<Place>,
+    overlay: IntervalMap<OverlayPiece>,
+    base: IntervalMap<ArenaAddress>,
     /// The base is known below this offset.
     known_to: u64,
     stale: bool,
@@ -141,16 +141,16 @@ impl FileContent {
         let range = start..extent.end_block().saturating_mul(BLOCK_BYTES);
         let BlockAddress(address) = extent.address;
         if self.cuts.is_empty() {
-            return self.base.insert_joining(range, Place(address));
+            return self.base.insert_joining(range, ArenaAddress(address));
         }
         let mut at = range.start;
         while at < range.end {
             let shield = self
                 .overlay
                 .in_range(at..range.end)
-                .find(|(_, fresh)| matches!(fresh, Fresh::Zeros(_)))
+                .find(|(_, fresh)| matches!(fresh, OverlayPiece::Zeros(_)))
                 .map_or(range.end..range.end, |(shield, _)| shield);
-            self.base.insert_joining(at..shield.start, Place(address + (at - start)));
+            self.base.insert_joining(at..shield.start, ArenaAddress(address + (at - start)));
             self.stale |= !shield.is_empty();
             at = shield.end;
         }
@@ -165,7 +165,7 @@ impl FileContent {
             let held = self.count(blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
             *self.counted.get_mut() = counted + (blocks.end - blocks.start).saturating_sub(held);
         }
-        self.overlay.insert(range, Fresh::Log(position));
+        self.overlay.insert(range, OverlayPiece::Log(position));
     }
 
     /// The size changed, by an entry at `position`. Whether there is something to retire once it was digested.
@@ -192,7 +192,7 @@ impl FileContent {
     }
 
     fn shield(&mut self, range: Range<u64>, position: LogPosition) {
-        self.overlay.insert(range.clone(), Fresh::Zeros(position));
+        self.overlay.insert(range.clone(), OverlayPiece::Zeros(position));
         self.cuts.push(Cut { position, start: range.start, end: range.end });
     }
 
@@ -228,11 +228,11 @@ impl FileContent {
         let (base, known_to) = (&self.base, self.known_to);
         let mut is_known = true;
         self.overlay.remove_if(0..u64::MAX, |range, fresh| match fresh {
-            Fresh::Log(position) if position < end => {
+            OverlayPiece::Log(position) if position < end => {
                 is_known &= base.covers(range.start..range.end.min(known_to));
                 true
             }
-            Fresh::Log(_) | Fresh::Zeros(_) => false,
+            OverlayPiece::Log(_) | OverlayPiece::Zeros(_) => false,
         });
         if !is_known {
             self.base.clear();
@@ -247,7 +247,7 @@ impl FileContent {
         };
         self.recount();
         let cut = self.cuts.swap_remove(index);
-        self.overlay.remove_if(cut.start..cut.end, |_, fresh| fresh == Fresh::Zeros(position));
+        self.overlay.remove_if(cut.start..cut.end, |_, fresh| fresh == OverlayPiece::Zeros(position));
         if self.stale {
             self.stale = false;
             self.base.clear();
@@ -269,15 +269,17 @@ impl FileContent {
         {
             if range.start == at {
                 let source = match fresh {
-                    Fresh::Log(position) => Source::Log(position),
-                    Fresh::Zeros(_) => Source::Hole,
+                    OverlayPiece::Log(position) => Source::Log(position),
+                    OverlayPiece::Zeros(_) => Source::Hole,
                 };
                 return (range.end - at, source);
             }
             end = range.start;
         }
         match self.base.first_in(at..end) {
-            Some((range, Place(address))) if range.start == at => (range.end - at, Source::Arena(address)),
+            Some((range, ArenaAddress(address))) if range.start == at => {
+                (range.end - at, Source::Arena(address))
+            }
             _ if at >= self.known_to => (end - at, Source::Unknown),
             Some((range, _)) => (range.start - at, Source::Hole),
             None => (end.min(self.known_to) - at, Source::Hole),
@@ -382,17 +384,17 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let mut content = FileContent::granted(1 << 20, [extent(3, 20, 9), extent(60, 1, 99)], true);
         let mut size = 1 << 20;
-        for turn in 1..2000 {
+        for attempt in 1..2000 {
             let at = random.u64(..1 << 20);
             let end = at + random.u64(1..20_000);
-            let position = LogPosition(turn * 64);
+            let position = LogPosition(attempt * 64);
             match random.u32(..40) {
                 0 => {
                     content.truncate(size, at, position);
                     size = at;
                 }
                 1 => drop(content.clear(at..end, position)),
-                2 => content.retire_truncate(LogPosition((turn - 1) * 64)),
+                2 => content.retire_truncate(LogPosition((attempt - 1) * 64)),
                 3 => content.place(&extent(at / BLOCK_BYTES, 2, 1000)),
                 _ => {
                     content.write(at..end, position);
@@ -401,7 +403,7 @@ mod tests {
             }
             let said = content.blocks(size, u64::MAX);
             let all = if content.known_to == u64::MAX { content.count(0, size) } else { u64::MAX };
-            assert_eq!(said, all, "turn {turn}");
+            assert_eq!(said, all, "attempt {attempt}");
         }
     }
 

@@ -4,9 +4,9 @@
 //! lease nothing in it means anything. Locks on several inodes are taken in the order of their numbers.
 
 use crate::cache::directory_content::DirectoryContent;
-use crate::cache::extended_set::{ExtendedSet, List, NONE};
+use crate::cache::extended_set::{AccessListKind, ExtendedSet, NONE};
 use crate::cache::file_content::FileContent;
-use crate::leases::parcels::Taken;
+use crate::leases::parcel_store::ParcelItem;
 use crate::mapped::file::MappedFile;
 use crate::sharing::terms::ShippedUntil;
 use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
@@ -126,7 +126,7 @@ impl Inode {
                 else {
                     unreachable!("changes of a directory are taken only where it was kept");
                 };
-                content.catch_up(grant.entries);
+                content.apply_changes(grant.entries);
                 Content::Directory(content)
             }
             FileKind::Directory => {
@@ -139,7 +139,7 @@ impl Inode {
     }
 
     /// Takes what a lease granted ahead brought.
-    pub(crate) fn fill_taken(&self, state: &mut State, taken: &Taken) {
+    pub(crate) fn fill_taken(&self, state: &mut State, taken: &ParcelItem) {
         let Some(item) = taken.item() else { return };
         let record = item.record();
         if !self.fill_record(state, item.mode(), record) {
@@ -182,7 +182,7 @@ impl State {
     }
 
     /// The lease is gone. Of a directory of which all names are known, those may be made true again.
-    pub(crate) fn forget_but(&mut self, kept: Kept) {
+    pub(crate) fn forget_keeping_names(&mut self, kept: Kept) {
         let content = std::mem::replace(&mut self.content, Content::Special);
         let changed = self.logged > LogPosition(0);
         self.forget();
@@ -266,9 +266,9 @@ impl State {
             self.extended().and_then(|set| set.get(name)).map_or(0, |value| name.len() + value.len());
         let after = value.map_or(0, |value| name.len() + value.len());
         self.record.extended = self.record.extended - before as u32 + after as u32;
-        match List::of(name) {
-            Some(List::Access) => self.record.access_list = value.is_some(),
-            Some(List::Default) => self.record.default_list = value.is_some(),
+        match AccessListKind::of(name) {
+            Some(AccessListKind::Access) => self.record.access_list = value.is_some(),
+            Some(AccessListKind::Default) => self.record.default_list = value.is_some(),
             None => {}
         }
         let set = self.extended.get_or_insert_default();

@@ -22,12 +22,12 @@ const FORGET_BATCH: usize = 4096;
 /// Inodes looked at for that.
 const LOOK_MAX: usize = 3 * FORGET_BATCH;
 
-type Known = (InodeNumber, Arc<Inode>);
+type CachedInode = (InodeNumber, Arc<Inode>);
 
 /// The known inodes.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    inodes: RwLock<SplitTable<Known>>,
+    inodes: RwLock<SplitTable<CachedInode>>,
     hasher: DefaultHashBuilder,
     /// How many there are, to look at without a lock.
     count: AtomicUsize,
@@ -99,7 +99,7 @@ impl Cache {
         self.enter(&mut self.inodes.write(), hash, inode);
     }
 
-    fn enter(&self, inodes: &mut SplitTable<Known>, hash: u64, inode: Arc<Inode>) {
+    fn enter(&self, inodes: &mut SplitTable<CachedInode>, hash: u64, inode: Arc<Inode>) {
         inodes.insert_new(hash, (inode.number, inode), |known| self.hash(known.0));
         self.count.store(inodes.len(), Ordering::Relaxed);
     }
@@ -162,7 +162,8 @@ impl Cache {
                     true
                 }
             });
-            let leased = |(number, inode): &Known| inode.state.read().lease.is_some().then_some(*number);
+            let leased =
+                |(number, inode): &CachedInode| inode.state.read().lease.is_some().then_some(*number);
             forgotten.extend(gone.iter().filter_map(leased));
         }
         self.count.store(inodes.len(), Ordering::Relaxed);

@@ -43,15 +43,15 @@ impl Client {
         if inode.opens.load(Ordering::SeqCst) > 0 || !inode.orphaned.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let released = self.operate(|turn| {
-            turn.prepare(0, 0)?;
+        let released = self.operate(|attempt| {
+            attempt.prepare(0, 0)?;
             let mut state = self.changing(inode)?;
             // Others may have given it a name meanwhile, and taken that away.
             let is_ours = state.is_unlinked() && inode.orphaned.load(Ordering::SeqCst);
             if state.released || !is_ours || inode.opens.load(Ordering::SeqCst) > 0 {
                 return Ok(None);
             }
-            let appended = turn.append(&Operation::Release { inode: inode.number })?;
+            let appended = attempt.append(&Operation::Release { inode: inode.number })?;
             state.released = true;
             state.content = Content::Special;
             state.logged = appended.end;

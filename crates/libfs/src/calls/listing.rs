@@ -26,7 +26,7 @@ impl Client {
         let mut offset = file.offset.lock();
         let mut listing = file.listing.lock();
         if *offset == 0 || listing.is_none() {
-            *listing = Some(self.operate(|_turn| self.list(file.inode_ref(), file.flags()))?);
+            *listing = Some(self.operate(|_attempt| self.list(file.inode_ref(), file.flags()))?);
         }
         let Some(listing) = listing.as_ref() else {
             return Ok(());
@@ -49,7 +49,7 @@ impl Client {
             };
             if content.listed_to().is_some() {
                 drop(state);
-                self.complete(inode)?;
+                self.fetch_all_names(inode)?;
                 continue;
             }
             if state.is_unlinked() {
@@ -74,7 +74,7 @@ impl Client {
 
     /// Fetches every name that is not known yet. The lock is held over each question: what SharedFS answers is
     /// older than what is cached, never newer.
-    pub(crate) fn complete(&self, inode: &Inode) -> Result<(), Error> {
+    pub(crate) fn fetch_all_names(&self, inode: &Inode) -> Result<(), Error> {
         loop {
             let mut state = inode.state.write();
             let Some(content) = state.directory_mut() else {

@@ -1,19 +1,19 @@
 //! `open`: a walk, the checks, and one more open of the inode. Also opening an inode that this process already has a descriptor of.
 
 use crate::cache::inode::{Inode, State};
-use crate::calls::names::make::Making;
-use crate::client::attempt::Turn;
+use crate::calls::names::make::NewInode;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
 use crate::log::cost;
 use crate::open_files::open_file::OpenFile;
 use crate::open_files::open_flags::UNNAMED;
-use crate::open_files::opened::Opened;
+use crate::open_files::open_handle::OpenHandle;
 use crate::paths::access_list::NewMode;
 use crate::paths::confinement::Rights;
 use crate::paths::credentials::{Credentials, READ, WRITE, Writer};
-use crate::paths::path::{Base, Follow, Found, Last, Resolve};
+use crate::paths::path::{Base, Follow, LastName, Resolve, Resolved};
 use crate::sharing::shipped::ShippedFile;
 use crate::sync::Arc;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
@@ -24,7 +24,7 @@ use std::cell::Cell;
 
 /// How far an open came.
 enum Opening {
-    Done(Opened, InodeRecord),
+    Done(OpenHandle, InodeRecord),
     /// The file's content is about to go: set-id bits and capabilities go first, and the open starts over.
     Rights(Arc<Inode>, Writer),
 }
@@ -94,29 +94,29 @@ impl Client {
             (false, false) => Follow::Always,
         };
         loop {
-            let may_cut = Cell::new(true);
-            let opening = self.operate(|turn| {
+            let may_truncate = Cell::new(true);
+            let opening = self.operate(|attempt| {
                 let found = self.walk_within(credentials, base, path, follow, resolve)?;
-                may_cut.set(self.leaves_to_cut(credentials, &found)?);
+                may_truncate.set(self.may_truncate_confined(credentials, &found)?);
                 match (&found.inode, &found.last) {
                     (Some((directory, FileKind::Directory)), _) if unnamed => {
                         let wanted = Rights::to_open(FileKind::File, flags);
                         self.check_confined_in(credentials, directory, wanted)?;
                         let exclusive = flags & O_EXCL != 0;
                         let (inode, record) =
-                            self.make_unnamed(turn, credentials, directory, mode, exclusive)?;
-                        let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
+                            self.make_unnamed(attempt, credentials, directory, mode, exclusive)?;
+                        let open = OpenHandle::made(&inode, FileKind::File, flags, &self.session.open_slots);
                         Ok(Opening::Done(open, record))
                     }
                     (Some(_), _) if unnamed => Err(Error::NotDirectory.into()),
                     (Some(_), _) if exclusive => Err(Error::Exists.into()),
                     (Some((inode, kind)), _) => {
-                        self.open_existing(turn, credentials, inode, *kind, &found, flags)
+                        self.open_existing(attempt, credentials, inode, *kind, &found, flags)
                     }
-                    (None, Last::Name(name)) if flags & O_CREAT != 0 => {
+                    (None, LastName::Name(name)) if flags & O_CREAT != 0 => {
                         let wanted = Rights::to_make(FileKind::File) | Rights::to_open(FileKind::File, flags);
                         self.check_confined_in(credentials, &found.parent, wanted)?;
-                        let making = Making {
+                        let new_inode = NewInode {
                             kind: FileKind::File,
                             mode,
                             device: 0,
@@ -124,8 +124,9 @@ impl Client {
                             open: true,
                             number: None,
                         };
-                        let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
-                        let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
+                        let (inode, record) =
+                            self.make(attempt, credentials, &found.parent, name, &new_inode)?;
+                        let open = OpenHandle::made(&inode, FileKind::File, flags, &self.session.open_slots);
                         Ok(Opening::Done(open, record))
                     }
                     (None, _) => Err(Error::NotFound.into()),
@@ -134,24 +135,30 @@ impl Client {
             match opening {
                 Opening::Done(open, record) => {
                     let writer = credentials.writer(&record);
-                    return Ok((self.opened(open, flags, writer, may_cut.get()), record));
+                    return Ok((self.opened(open, flags, writer, may_truncate.get()), record));
                 }
                 Opening::Rights(inode, writer) => self.take_rights(&inode, writer)?,
             }
         }
     }
 
-    pub(crate) fn opened(&self, open: Opened, flags: i32, writer: Writer, may_cut: bool) -> Arc<OpenFile> {
-        Arc::new(OpenFile::new(open, flags, writer, may_cut))
+    pub(crate) fn opened(
+        &self,
+        open: OpenHandle,
+        flags: i32,
+        writer: Writer,
+        may_truncate: bool,
+    ) -> Arc<OpenFile> {
+        Arc::new(OpenFile::new(open, flags, writer, may_truncate))
     }
 
     fn open_existing(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
         inode: &Arc<Inode>,
         kind: FileKind,
-        found: &Found,
+        found: &Resolved,
         flags: i32,
     ) -> Result<Opening, Halt> {
         let path_only = flags & O_PATH != 0;
@@ -190,7 +197,7 @@ impl Client {
             Ok(())
         };
         if truncates {
-            turn.prepare_effect(0, cost::of_truncation(0))?;
+            attempt.prepare_effect(0, cost::of_truncation(0))?;
             let mut state = self.changing(inode)?;
             check(&state)?;
             is_confined?;
@@ -201,7 +208,7 @@ impl Client {
             if state.loses_rights(writer) {
                 return Ok(Opening::Rights(Arc::clone(inode), writer));
             }
-            self.truncate_locked(turn, inode, &mut state, 0)?;
+            self.truncate_locked(attempt, inode, &mut state, 0)?;
             return Ok(Opening::Done(self.count_open(inode, kind, flags), state.record));
         }
         let state = if writes && !path_only { self.opening_to_write(inode)? } else { self.reading(inode)? };
@@ -215,14 +222,14 @@ impl Client {
             FileKind::CharacterDevice | FileKind::BlockDevice => return Err(Error::Unsupported.into()),
         }
         // A directory one stands in stays usable as "." after it was removed.
-        if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
+        if state.released || state.is_unlinked() && !matches!(found.last, LastName::Dot | LastName::DotDot) {
             return Err(Halt::Again);
         }
         Ok(Opening::Done(self.count_open(inode, kind, flags), state.record))
     }
 
-    pub(crate) fn count_open(&self, inode: &Arc<Inode>, kind: FileKind, flags: i32) -> Opened {
-        Opened::new(inode, kind, flags, &self.session.open_slots)
+    pub(crate) fn count_open(&self, inode: &Arc<Inode>, kind: FileKind, flags: i32) -> OpenHandle {
+        OpenHandle::new(inode, kind, flags, &self.session.open_slots)
     }
 
     /// Opens an inode that this process has a descriptor of: after fork or exec, or once more. No rights are checked,
@@ -251,8 +258,8 @@ impl Client {
         credentials: &Credentials,
         inode: InodeNumber,
         flags: i32,
-    ) -> Result<(Opened, Writer), Error> {
-        self.operate(|_turn| {
+    ) -> Result<(OpenHandle, Writer), Error> {
+        self.operate(|_attempt| {
             if self.cache.get(inode).is_none() {
                 // It may be one this session took the last name of, not having it open: SharedFS must know.
                 self.digest_own_log()?;

@@ -55,7 +55,7 @@ impl Client {
         if is_remembered && !self.may_write_itself(file.inode()) {
             return Ok(());
         }
-        match self.asking(|| self.session.ask(&Request::IsWritten { inode: file.inode() }))? {
+        match self.with_daemon(|| self.session.ask(&Request::IsWritten { inode: file.inode() }))? {
             Response::Written(false) => {
                 if is_program(&self.stat_open(file)?.record) && self.version(file)? == version {
                     self.programs.remember(version);

@@ -1,13 +1,13 @@
 //! One attempt of an operation: it reserves log space and credit before any lock, and appends the entry under the locks.
 //!
-//! An attempt knows the log's appender and the client. It does not know inodes: the call changes the cached state itself, behind [`Turn::append`].
+//! An attempt knows the log's appender and the client. It does not know inodes: the call changes the cached state itself, behind [`Attempt::append`].
 
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
 use crate::session::quotas::Payers;
 use crate::session::session::Session;
-use crate::sharing::call_tags::{Part, is_withdrawn};
+use crate::sharing::call_tags::{EntryRole, is_withdrawn};
 use cuesta_format::call_tag::TAG_BYTES;
 use cuesta_format::quota::Amounts;
 use cuesta_format::{CallTag, InodeNumber, LeaseGeneration, LogPosition, Operation, Timestamp};
@@ -15,7 +15,7 @@ use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
 
 /// What one attempt holds.
-pub(crate) struct Turn<'c> {
+pub(crate) struct Attempt<'c> {
     pub(crate) client: &'c Client,
     pub(super) generation: u64,
     pub(super) admission: Option<Admission<'c>>,
@@ -31,7 +31,7 @@ pub(crate) struct Turn<'c> {
     pub(crate) now: Timestamp,
 }
 
-impl<'c> Turn<'c> {
+impl<'c> Attempt<'c> {
     /// Log space for an entry with a body of `body_bytes`, and credit; before any lock.
     #[inline]
     pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
@@ -50,7 +50,7 @@ impl<'c> Turn<'c> {
 
     /// The entry costs `blocks` at worst, as is known now that its place in the file is. It takes no more than is at hand.
     #[inline]
-    pub(crate) fn settle(&mut self, blocks: u64) -> Result<(), Halt> {
+    pub(crate) fn adjust_debit(&mut self, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
         if blocks > self.debited && !session.debit(blocks - self.debited) {
             return Err(Halt::Credit(blocks));
@@ -123,8 +123,8 @@ impl<'c> Turn<'c> {
     }
 }
 
-impl Turn<'_> {
-    /// As [`Turn::prepare`], for the entry by which the call takes effect.
+impl Attempt<'_> {
+    /// As [`Attempt::prepare`], for the entry by which the call takes effect.
     #[inline]
     pub(crate) fn prepare_effect(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         self.tag = self.client.tag();
@@ -134,10 +134,10 @@ impl Turn<'_> {
 
     /// Either of them.
     #[inline]
-    pub(crate) fn prepare_part(&mut self, part: Part, body_bytes: usize) -> Result<(), Halt> {
-        match part {
-            Part::Effect => self.prepare_effect(body_bytes, 0),
-            Part::Beside => self.prepare(body_bytes, 0),
+    pub(crate) fn prepare_as(&mut self, role: EntryRole, body_bytes: usize) -> Result<(), Halt> {
+        match role {
+            EntryRole::Effect => self.prepare_effect(body_bytes, 0),
+            EntryRole::Idempotent => self.prepare(body_bytes, 0),
         }
     }
 }

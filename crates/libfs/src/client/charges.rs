@@ -3,7 +3,7 @@
 //! An attempt charges the payers before it appends. If it appends nothing, the operation loop gives the charge back. The session asks for
 //! room with the gate closed, because then everything that was charged is in the log. The state is in [`crate::session::quotas`].
 
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::{Error, unexpected};
@@ -37,7 +37,7 @@ impl Client {
     }
 }
 
-impl Turn<'_> {
+impl Attempt<'_> {
     /// Whether anybody has limits, so that what they own more has to be charged to them.
     #[inline]
     pub(crate) fn is_charged(&self) -> bool {

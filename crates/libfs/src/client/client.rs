@@ -6,14 +6,14 @@
 use crate::cache::access_times::Accesses;
 use crate::cache::inodes::Cache;
 use crate::cache::programs::Programs;
-use crate::client::retries::GivingUp;
+use crate::client::retries::GiveUpPolicy;
 use crate::errno::Error;
 use crate::leases::ahead::Ahead;
 use crate::leases::fences::Fences;
 use crate::log::commit_file::CommitFile;
-use crate::log::retiring::Retiring;
+use crate::log::retire_round::RetireRound;
 use crate::mapped::kept_descriptors::{Keeper, KeptDescriptors};
-use crate::mount::state::Kernel;
+use crate::mount::state::KernelState;
 use crate::session::link::{Link, SocketLink};
 use crate::session::patience::{RESUME_WAIT, Starter, patiently};
 use crate::session::session::Session;
@@ -32,7 +32,7 @@ pub struct Client {
     pub(crate) session: Session,
     pub(crate) cache: Cache,
     pub(crate) ahead: Ahead,
-    pub(crate) retiring: Mutex<Retiring>,
+    pub(crate) retiring: Mutex<RetireRound>,
     /// Truncations and clearings in the log that overlays know of. Locked under an inode's lock, never over one.
     pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
     /// `retiring` is within a round.
@@ -54,18 +54,18 @@ pub struct Client {
     /// How long to wait for the next one; held by who does.
     pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
-    pub(crate) giving_up: GivingUp,
+    pub(crate) give_up_policy: GiveUpPolicy,
     pub(crate) starter: Starter,
     /// What it is called by `cuesta status`.
     pub(crate) program: Box<str>,
-    pub(crate) kernel: Kernel,
+    pub(crate) kernel: KernelState,
     /// When reads move times of last access.
     pub(crate) access_times: AtomicU32,
     pub(crate) accesses: Accesses,
     pub(crate) shipping: Shipping,
     /// Threads may execute calls of others ([`crate::tagged`]).
     pub(crate) has_callers: AtomicBool,
-    pub(crate) names: NameChanges,
+    pub(crate) name_changes: NameChanges,
 }
 
 impl Client {
@@ -80,7 +80,7 @@ impl Client {
         let mut session = Session::attach(link, program, first)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
         let client = Arc::new(Client {
-            retiring: Mutex::new(Retiring::new(session.retired())),
+            retiring: Mutex::new(RetireRound::new(session.retired())),
             truncations: Mutex::new(VecDeque::new()),
             in_round: AtomicBool::new(false),
             session,
@@ -98,18 +98,18 @@ impl Client {
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
-            giving_up: GivingUp::default(),
+            give_up_policy: GiveUpPolicy::default(),
             starter: Starter::default(),
             program: program.into(),
-            kernel: Kernel::default(),
+            kernel: KernelState::default(),
             access_times: AtomicU32::new(0),
             accesses: Accesses::default(),
             shipping: Shipping::default(),
             has_callers: AtomicBool::new(false),
-            names: NameChanges::default(),
+            name_changes: NameChanges::default(),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
-        client.session.parcels.add(ahead)?;
+        client.session.parcel_store.add(ahead)?;
         Ok(client)
     }
 
@@ -144,9 +144,9 @@ impl Client {
         if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
             let _closed = self.gate.write();
             if let Some(accesses) = self.last_accesses() {
-                self.session.asking.part(&accesses);
+                self.session.requests.send_last(&accesses);
             }
-            self.session.asking.part(&Request::Detach);
+            self.session.requests.send_last(&Request::Detach);
         }
     }
 

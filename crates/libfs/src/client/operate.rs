@@ -9,10 +9,10 @@
 //! An attempt that must wait (for a digest, credit or numbers) returns a [`Halt`]. The loop waits outside the gate and starts the
 //! next attempt.
 
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
-use crate::client::retries::{Attempts, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS};
+use crate::client::retries::{LEASES_LOST, NAMES_DISAGREE, OPERATION_TRIES, Retries};
 use crate::errno::Error;
 use crate::sync::Ordering;
 use cuesta_media::clock;
@@ -21,21 +21,21 @@ impl Client {
     /// Runs an operation until it stands.
     pub(crate) fn operate<T>(
         &self,
-        mut attempt: impl FnMut(&mut Turn<'_>) -> Result<T, Halt>,
+        mut run: impl FnMut(&mut Attempt<'_>) -> Result<T, Halt>,
     ) -> Result<T, Error> {
         self.check_alive()?;
-        let (mut unknown, mut attempts) = (None, Attempts::new(OPERATION_ATTEMPTS));
+        let (mut unknown, mut retries) = (None, Retries::new(OPERATION_TRIES));
         loop {
             let gate = self.gate.read();
             let generation = self.session.generation.load(Ordering::Acquire);
             if self.session.shown_generation() != generation {
                 drop(gate);
-                self.asking(|| self.resync())?;
-                self.again(&mut attempts, NO_LEASE)?;
+                self.with_daemon(|| self.resync())?;
+                self.retry(&mut retries, LEASES_LOST)?;
                 continue;
             }
             let connection = self.connection();
-            let mut turn = Turn {
+            let mut attempt = Attempt {
                 client: self,
                 generation,
                 admission: None,
@@ -46,23 +46,23 @@ impl Client {
                 is_dependency: false,
                 now: clock::now(),
             };
-            let learned = match unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode)) {
+            let learned = match unknown.take().map_or(Ok(()), |inode| self.fetch_extended_of(inode)) {
                 // It is gone: the attempt looks anew at what the path names now.
                 Err(Halt::Failed(Error::NotFound)) => Ok(()),
                 learned => learned,
             };
             self.begin_instant();
-            let mut result = learned.and_then(|()| attempt(&mut turn));
+            let mut result = learned.and_then(|()| run(&mut attempt));
             // What the attempt read, it read before this.
             std::sync::atomic::fence(Ordering::Acquire);
             let moved = self.session.shown_generation() != generation;
-            if turn.appended.is_none()
+            if attempt.appended.is_none()
                 && matches!(result, Ok(_) | Err(Halt::Failed(_)))
                 && !self.is_one_instant()
             {
                 result = Err(Halt::Again);
             }
-            let Turn { admission, debited, charged, appended, .. } = turn;
+            let Attempt { admission, debited, charged, appended, .. } = attempt;
             drop(admission);
             if appended.is_none() {
                 self.session.give_back_debit(debited);
@@ -71,10 +71,11 @@ impl Client {
             drop(gate);
             let mut stands = !moved;
             if moved {
-                self.asking(|| self.resync())?;
+                self.with_daemon(|| self.resync())?;
                 stands = appended.is_some_and(|end| self.was_accepted(generation, end));
             }
-            let reached = result.as_ref().is_err_and(Halt::is_wait).then(|| self.session.reached());
+            let wait_progress =
+                result.as_ref().is_err_and(Halt::is_wait).then(|| self.session.wait_progress());
             match result {
                 Ok(value) if stands => {
                     self.after_operation(appended);
@@ -86,16 +87,20 @@ impl Client {
                     return Err(error);
                 }
                 Ok(_) | Err(Halt::Failed(_) | Halt::Again) => {}
-                Err(Halt::LogFull(needed)) => self.asking(|| self.make_room(needed))?,
-                Err(Halt::Credit(blocks)) => self.asking(|| self.make_credit(blocks))?,
-                Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
-                Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
+                Err(Halt::LogFull(needed)) => self.with_daemon(|| self.make_room(needed))?,
+                Err(Halt::Credit(blocks)) => self.with_daemon(|| self.make_credit(blocks))?,
+                Err(Halt::Numbers) => self.with_daemon(|| self.session.ask_numbers())?,
+                Err(Halt::Entries) => self.with_daemon(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
                 Err(Halt::Dependencies) => self.log_dependencies()?,
-                Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
+                Err(Halt::Room { payer, needed }) => self.with_daemon(|| self.make_room_of(payer, needed))?,
                 Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
-            self.again_behind(reached, &mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;
+            self.retry_after_wait(
+                wait_progress,
+                &mut retries,
+                if moved { LEASES_LOST } else { NAMES_DISAGREE },
+            )?;
         }
     }
 }

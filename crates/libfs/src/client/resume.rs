@@ -9,7 +9,7 @@
 //! daemon says how ([`Client::start_daemons_by`]).
 
 use crate::client::client::Client;
-use crate::client::retries::{Attempts, DAEMONS};
+use crate::client::retries::{DAEMON_TRIES, Retries};
 use crate::errno::{Error, unexpected};
 use crate::session::patience::{RESUME_WAIT, patiently};
 use crate::sync::Ordering;
@@ -19,7 +19,7 @@ use rustix::fd::OwnedFd;
 use std::time::Duration;
 
 /// Why a question is given up that daemons do not outlive.
-const NO_ANSWER: &str = "the daemon is gone again each time before it answers";
+const DAEMONS_LOST: &str = "the daemon is gone again each time before it answers";
 
 impl Client {
     /// Has `start` called whenever a call needs a daemon and nobody listens, by one thread at a time. It must not come by way of
@@ -30,15 +30,15 @@ impl Client {
     }
 
     /// Does `ask` again with the next daemon, as long as the one it asks goes away.
-    pub(crate) fn asking<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let mut attempts = Attempts::new(DAEMONS);
+    pub(crate) fn with_daemon<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let mut retries = Retries::new(DAEMON_TRIES);
         loop {
             let connection = self.connection();
             match ask() {
                 Err(Error::Disconnected) => self.resume(connection)?,
                 answer => return answer,
             }
-            self.again(&mut attempts, NO_ANSWER)?;
+            self.retry(&mut retries, DAEMONS_LOST)?;
         }
     }
 
@@ -55,7 +55,7 @@ impl Client {
             return Ok(());
         }
         self.check_alive()?;
-        let mut attempts = Attempts::new(DAEMONS);
+        let mut retries = Retries::new(DAEMON_TRIES);
         loop {
             let (welcome, descriptors) = self.reconnect(&mut patience)?;
             let closed = self.gate.write();
@@ -68,7 +68,7 @@ impl Client {
                 resynced => return resynced,
             }
             drop(closed);
-            self.again_untold(&mut attempts, NO_ANSWER)?;
+            self.retry_silently(&mut retries, DAEMONS_LOST)?;
         }
     }
 
@@ -83,7 +83,7 @@ impl Client {
         };
         let try_once = || {
             let mut descriptors = Vec::new();
-            match self.session.asking.reconnect(&request, &mut descriptors, &self.session)? {
+            match self.session.requests.reconnect(&request, &mut descriptors, &self.session)? {
                 Some(Response::Attached(welcome)) => Ok(Some((welcome, descriptors))),
                 Some(other) => Err(unexpected(&other)),
                 None => Ok(None),

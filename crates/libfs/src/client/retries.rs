@@ -8,36 +8,36 @@ use crate::sync::{AtomicBool, AtomicU64};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Attempts of an operation, at the least: on a busy machine who shares an inode with many others loses its lease now and then
+/// Retries of an operation, at the least: on a busy machine who shares an inode with many others loses its lease now and then
 /// before it comes to run.
-pub(crate) const OPERATION_ATTEMPTS: u32 = 2000;
+pub(crate) const OPERATION_TRIES: u32 = 2000;
 
 /// Daemons that went away over one question.
-pub(crate) const DAEMONS: u32 = 16;
+pub(crate) const DAEMON_TRIES: u32 = 16;
 
 /// Looks for a digest that find none; each lasts a quarter of a second and then asks for one.
-pub(crate) const DIGEST_LOOKS: u32 = 40;
+pub(crate) const DIGEST_TRIES: u32 = 40;
 
 /// And so long it took.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 
 /// Why an operation is given up: its leases were all lost before it was done,
-pub(crate) const NO_LEASE: &str = "a lease never lasts as long as an operation";
+pub(crate) const LEASES_LOST: &str = "a lease never lasts as long as an operation";
 
 /// or none was, and it could not be done.
-pub(crate) const NO_SENSE: &str = "names and inodes do not fit together";
+pub(crate) const NAMES_DISAGREE: &str = "names and inodes do not fit together";
 
 /// When this client gives up, and whom it tells.
 #[derive(Debug)]
-pub(crate) struct GivingUp {
+pub(crate) struct GiveUpPolicy {
     pub(super) after_nanoseconds: AtomicU64,
     pub(super) tell: OnceLock<fn(&str)>,
     pub(super) told: AtomicBool,
 }
 
-impl Default for GivingUp {
-    fn default() -> GivingUp {
-        GivingUp {
+impl Default for GiveUpPolicy {
+    fn default() -> GiveUpPolicy {
+        GiveUpPolicy {
             after_nanoseconds: AtomicU64::new(GIVE_UP_AFTER.as_nanos() as u64),
             tell: OnceLock::new(),
             told: AtomicBool::new(false),
@@ -45,20 +45,20 @@ impl Default for GivingUp {
     }
 }
 
-/// Attempts of one thing.
+/// Retries of one thing.
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct Retries {
     most: u32,
     made: u32,
     /// When the first one had failed.
     since: Option<Instant>,
 }
 
-impl Attempts {
+impl Retries {
     /// Of something that may be tried so often, however long it takes.
     #[inline]
-    pub(crate) fn new(most: u32) -> Attempts {
-        Attempts { most, made: 0, since: None }
+    pub(crate) fn new(most: u32) -> Retries {
+        Retries { most, made: 0, since: None }
     }
 
     /// One failed. `false`: there is no sense in another.
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn neither_many_attempts_nor_much_time_is_enough() {
-        let mut quick = Attempts::new(3);
+        let mut quick = Retries::new(3);
         assert!((0..1000).all(|_| quick.failed(Duration::from_secs(1000))));
-        let mut slow = Attempts::new(3);
+        let mut slow = Retries::new(3);
         let made = (0..10).take_while(|_| slow.failed(Duration::ZERO)).count();
         assert_eq!(made, 2);
     }

@@ -4,9 +4,9 @@
 use crate::cache::directory_content::DirectoryContent;
 use crate::cache::inode::{Content, Inode, State};
 use crate::client::client::Client;
-use crate::client::retries::{Attempts, OPERATION_ATTEMPTS};
+use crate::client::retries::{OPERATION_TRIES, Retries};
 use crate::errno::{Error, unexpected};
-use crate::leases::parcels::Taken;
+use crate::leases::parcel_store::ParcelItem;
 use crate::session::requests::Subject;
 use crate::sharing::terms::names;
 use crate::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
@@ -24,7 +24,7 @@ fn ahead_at(near: InodeNumber) -> Request {
 /// How a lease was come by.
 enum Lease {
     Granted(Box<Grant>),
-    Taken(Taken),
+    ParcelItem(ParcelItem),
     /// There is none for so long.
     Shipped {
         term_ms: u32,
@@ -47,7 +47,7 @@ impl Client {
         if state.lease >= Some(mode) {
             return Ok(());
         }
-        if let Some(taken) = self.session.parcels.take(inode.number) {
+        if let Some(taken) = self.session.parcel_store.take(inode.number) {
             self.saw_ahead(inode.number);
             inode.fill_taken(&mut state, &taken);
             if state.lease >= Some(mode) {
@@ -57,7 +57,7 @@ impl Client {
         // One that two sessions change in turns is read before it is changed, and would be asked for twice.
         let will_change = state.directory().is_some_and(DirectoryContent::will_change);
         let mode = if will_change { LeaseMode::Write } else { mode };
-        let mut attempts = Attempts::new(OPERATION_ATTEMPTS);
+        let mut retries = Retries::new(OPERATION_TRIES);
         loop {
             if inode.shipped.is_now(sends) {
                 return Err(Error::Shipped(inode.number));
@@ -67,7 +67,7 @@ impl Client {
                     inode.shipped.set(sends, term_ms);
                     return Err(Error::Shipped(inode.number));
                 }
-                Lease::Taken(taken) => {
+                Lease::ParcelItem(taken) => {
                     inode.fill_taken(&mut state, &taken);
                     true
                 }
@@ -77,7 +77,7 @@ impl Client {
             if is_filled {
                 return Ok(());
             }
-            self.again_untold(&mut attempts, "a file is in mapped mode, and its content is missing")?;
+            self.retry_silently(&mut retries, "a file is in mapped mode, and its content is missing")?;
         }
     }
 
@@ -90,7 +90,7 @@ impl Client {
         mode: LeaseMode,
         sends: Sends,
     ) -> Result<Lease, Error> {
-        let known = || self.session.parcels.take(inode.number).map(Lease::Taken);
+        let known = || self.session.parcel_store.take(inode.number).map(Lease::ParcelItem);
         // One that is held in turns with others is no part of a walk.
         let kept = state.kept();
         let request = || {
@@ -115,19 +115,19 @@ impl Client {
             if grant.record.inode != inode.number || grant.mode < mode {
                 return Err(Error::Daemon("the grant does not fit the request".into()));
             }
-            self.session.parcels.add(ahead)?;
+            self.session.parcel_store.add(ahead)?;
             Ok(Lease::Granted(grant))
         };
         let behind = || self.ahead.behind(inode.number).filter(|_| kept.is_none());
         let then = || Some((Subject::Ahead, ahead_at(behind()?)));
-        self.session.asking.call_unless(known, request, take, then, &self.session)
+        self.session.requests.call_unless(known, request, take, then, &self.session)
     }
 
     /// Somebody looked at what was granted ahead about `inode`: a walk may go on behind it.
     #[inline]
     pub(crate) fn saw_ahead(&self, inode: InodeNumber) {
         if let Some(behind) = self.ahead.behind_seen(inode) {
-            self.session.asking.post(Subject::Ahead, &ahead_at(behind), &self.session);
+            self.session.requests.post(Subject::Ahead, &ahead_at(behind), &self.session);
         }
     }
 
@@ -144,7 +144,7 @@ impl Client {
         // One that is locked may be another thread's that waits for its turn to ask.
         let is_known = |it: Arc<Inode>| it.state.try_read().is_some_and(|state| state.lease.is_some());
         content.directories_beside(inode, |directory| {
-            !self.cache.get(directory).is_some_and(is_known) && !self.session.parcels.has(directory)
+            !self.cache.get(directory).is_some_and(is_known) && !self.session.parcel_store.has(directory)
         })
     }
 
@@ -160,7 +160,7 @@ impl Client {
             return Err(Error::Daemon("the grant does not fit the request".into()));
         }
         // What was granted ahead of it is no news any more.
-        drop(self.session.parcels.take(inode.number));
+        drop(self.session.parcel_store.take(inode.number));
         if !grant.record.mapped || state.lease.is_some() {
             inode.fill(state, grant);
             return Ok(true);

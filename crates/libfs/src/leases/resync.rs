@@ -88,7 +88,7 @@ impl Client {
             self.forget(inode, resynced, voided);
         }
         for &inode in &resynced.revoked {
-            drop(self.session.parcels.take(inode));
+            drop(self.session.parcel_store.take(inode));
             self.forget(inode, resynced, voided);
         }
     }
@@ -104,7 +104,7 @@ impl Client {
         let doubtful: Vec<Vec<u8>> = doubtful.map(|(_, name)| name.clone()).collect();
         match resynced.versions.iter().find(|(directory, _)| *directory == inode) {
             Some(&(_, version)) if doubtful.len() <= DOUBTFUL_MAX => {
-                state.forget_but(Kept { version, doubtful });
+                state.forget_keeping_names(Kept { version, doubtful });
             }
             _ => state.forget(),
         }
@@ -112,7 +112,7 @@ impl Client {
 
     /// What is known better elsewhere, or might be.
     fn forget_everything(&self) {
-        self.session.parcels.forget();
+        self.session.parcel_store.forget();
         self.cache.forget_all();
     }
 

@@ -23,14 +23,14 @@ pub(crate) struct CommitFile(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    patience: Patience,
+    backoff: RequestBackoff,
     /// It, while there is one.
-    here: Option<(Held, DirectWriter)>,
+    here: Option<(CommitDescriptor, DirectWriter)>,
 }
 
 /// When it is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Patience {
+struct RequestBackoff {
     /// Waits since the session began, or since it failed.
     waited: u32,
     /// How often there was none, or it failed.
@@ -42,7 +42,7 @@ const WAITS_AGAIN: u32 = 64;
 
 const DOUBLED_AT_MOST: u32 = 16;
 
-impl Patience {
+impl RequestBackoff {
     /// Counts a wait. Says whether it is time to ask, where `first` waits come before the first time.
     fn is_over(&mut self, first: u32) -> bool {
         let waits = match self.failures {
@@ -55,13 +55,13 @@ impl Patience {
     }
 
     fn failed(&mut self) {
-        *self = Patience { waited: 0, failures: self.failures.saturating_add(1) };
+        *self = RequestBackoff { waited: 0, failures: self.failures.saturating_add(1) };
     }
 }
 
 /// Its descriptor.
 #[derive(Debug)]
-enum Held {
+enum CommitDescriptor {
     /// Among those of a program, by its door.
     Kept(Arc<KeptDescriptor>),
     /// This process has no door, and its descriptors are its own.
@@ -78,17 +78,17 @@ impl CommitFile {
         pieces: &[Piece],
     ) -> bool {
         let mut state = self.0.lock();
-        let State { patience, here } = &mut *state;
-        if here.is_none() && patience.is_over(session.welcome.commit_file_waits) {
+        let State { backoff, here } = &mut *state;
+        if here.is_none() && backoff.is_over(session.welcome.commit_file_waits) {
             *here = ask_for(session, descriptors);
             if here.is_none() {
-                patience.failed();
+                backoff.failed();
             }
         }
         let Some((held, writer)) = here else { return false };
         let written = match held {
-            Held::Own(file) => writer.write(file, window, pieces),
-            Held::Kept(kept) => match kept.get() {
+            CommitDescriptor::Own(file) => writer.write(file, window, pieces),
+            CommitDescriptor::Kept(kept) => match kept.get() {
                 Some(file) => writer.write(&file, window, pieces),
                 // A thread whose descriptors are others'.
                 None => return false,
@@ -96,19 +96,23 @@ impl CommitFile {
         };
         if written.is_err() {
             *here = None;
-            patience.failed();
+            backoff.failed();
         }
         written.is_ok()
     }
 }
 
-fn ask_for(session: &Session, descriptors: &KeptDescriptors) -> Option<(Held, DirectWriter)> {
+fn ask_for(session: &Session, descriptors: &KeptDescriptors) -> Option<(CommitDescriptor, DirectWriter)> {
     let mut answered = Vec::new();
     let Ok(Response::Done) = session.call(&Request::CommitFile, &mut answered) else {
         return None;
     };
     let file = answered.pop()?;
-    let held = if descriptors.has_keeper() { Held::Kept(descriptors.keep(&file)?) } else { Held::Own(file) };
+    let held = if descriptors.has_keeper() {
+        CommitDescriptor::Kept(descriptors.keep(&file)?)
+    } else {
+        CommitDescriptor::Own(file)
+    };
     let awake = Duration::from_micros(session.welcome.awake_us.into());
     Some((held, DirectWriter::new(awake).ok()?))
 }
@@ -120,15 +124,15 @@ mod tests {
     #[test]
     fn it_is_asked_for_after_some_waits_and_again_after_twice_as_many_each_time() {
         const FIRST: u32 = 3;
-        let mut patience = Patience::default();
+        let mut backoff = RequestBackoff::default();
         let mut waits_until_asked = || {
-            let waits = (0..).find(|_| patience.is_over(FIRST));
-            patience.failed();
+            let waits = (0..).find(|_| backoff.is_over(FIRST));
+            backoff.failed();
             waits.unwrap()
         };
         assert_eq!([(); 4].map(|()| waits_until_asked()), [FIRST, 64, 128, 256]);
         let many = (0..40).map(|_| waits_until_asked()).last();
         assert_eq!(many, Some(64 << 16), "it is never given up");
-        assert!(Patience::default().is_over(0));
+        assert!(RequestBackoff::default().is_over(0));
     }
 }

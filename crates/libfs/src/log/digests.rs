@@ -9,7 +9,7 @@ impl Client {
     /// Has SharedFS digest everything this session did, and lets go of the log's space.
     pub fn digest(&self) -> Result<(), Error> {
         self.check_alive()?;
-        self.asking(|| {
+        self.with_daemon(|| {
             self.digest_log()?;
             self.retire_all()
         })

@@ -49,7 +49,7 @@ impl Client {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
         let written = self.session.appender.sync(self.session.digested(), commit);
-        written.or_else(|_| self.asking(|| self.digest_own_log()))
+        written.or_else(|_| self.with_daemon(|| self.digest_own_log()))
     }
 
     /// Makes durable what everybody did who has returned: the logs of others are pages of the same file system's.
@@ -101,6 +101,6 @@ impl Client {
     /// The daemon has left, and another one is to take the session up; or it gave the session up.
     #[cold]
     fn ask_whether_it_stands(&self) -> Result<(), Error> {
-        self.asking(|| self.resync())
+        self.with_daemon(|| self.resync())
     }
 }

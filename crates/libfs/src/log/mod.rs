@@ -5,7 +5,7 @@
 //! | `cost` | blocks that an entry may cost, at worst |
 //! | `space` | making room for the next entry |
 //! | `digests` | asking SharedFS for a digest |
-//! | `retire`, `retiring` | letting go of digested log space, in bounded steps: the steps, and how far they are |
+//! | `retire`, `retire_round` | letting go of digested log space, in bounded steps: the steps, and how far they are |
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
 //!
@@ -16,5 +16,5 @@ pub(crate) mod cost;
 pub(crate) mod digests;
 pub(crate) mod durability;
 pub(crate) mod retire;
-pub(crate) mod retiring;
+pub(crate) mod retire_round;
 pub(crate) mod space;

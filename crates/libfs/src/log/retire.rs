@@ -14,7 +14,7 @@ use crate::cache::file_content::FileContent;
 use crate::cache::inode::Content;
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};
-use crate::log::retiring::Retiring;
+use crate::log::retire_round::RetireRound;
 use crate::sync::Ordering;
 use cuesta_format::wire::{Placed, Report, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition};
@@ -23,7 +23,7 @@ use cuesta_format::{InodeNumber, LogPosition};
 const STEP_ITEMS: usize = 64;
 
 /// The digest has caught up when no more than this is left.
-const CAUGHT_UP_BYTES: u64 = 64 << 10;
+const DIGEST_LAG_BYTES: u64 = 64 << 10;
 
 impl Client {
     /// What every operation does once it stands: the kick, the log's growth, a step of retiring.
@@ -31,8 +31,8 @@ impl Client {
     pub(crate) fn after_operation(&self, appended: Option<LogPosition>) {
         let Some(end) = appended else { return };
         self.session.appended(end);
-        if self.session.asking.is_outstanding() {
-            self.session.asking.look(&self.session);
+        if self.session.requests.is_outstanding() {
+            self.session.requests.poll(&self.session);
         } else if self.session.wants_more() {
             self.session.ask_ahead();
         }
@@ -56,10 +56,10 @@ impl Client {
         digested > retired
             && (self.in_round.load(Ordering::Relaxed)
                 || self.session.has_report().unwrap_or_else(|| {
-                    let is_time = (end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
-                        && !self.session.is_attended())
+                    let is_time = (end.0.saturating_sub(digested.0) <= DIGEST_LAG_BYTES
+                        && !self.session.is_log_polled())
                         || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2;
-                    is_time && !self.session.asking.is_outstanding()
+                    is_time && !self.session.requests.is_outstanding()
                 }))
     }
 
@@ -104,7 +104,7 @@ impl Client {
     /// Retires what a fence accepted, all of which is digested. `report` tells all that was placed since what this session
     /// said it had retired. No operation is in flight.
     pub(crate) fn retire_accepted(&self, accepted: LogPosition, report: Report) -> Result<(), Error> {
-        self.session.asking.settle(&self.session);
+        self.session.requests.await_posted(&self.session);
         let mut retiring = self.retiring.lock();
         if !retiring.in_round() && retiring.learnt == 0 {
             drop(self.session.take_report());
@@ -124,8 +124,8 @@ impl Client {
     }
 
     /// The page of a report that comes next: asked for ahead, or waited for.
-    fn next_report(&self, retiring: &Retiring) -> Result<Report, Error> {
-        self.session.asking.settle(&self.session);
+    fn next_report(&self, retiring: &RetireRound) -> Result<Report, Error> {
+        self.session.requests.await_posted(&self.session);
         if let Some(page) = self.session.take_report() {
             return Ok(page);
         }
@@ -137,7 +137,7 @@ impl Client {
     }
 
     /// A large step, for which the report is waited for. `false`: there is nothing to retire.
-    fn retire_or_ask(&self, retiring: &mut Retiring) -> Result<bool, Error> {
+    fn retire_or_ask(&self, retiring: &mut RetireRound) -> Result<bool, Error> {
         if self.session.is_fenced() {
             return Ok(false);
         }
@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// One step of the round, with up to `items_max` items of it.
-    fn retire_some(&self, retiring: &mut Retiring, items_max: usize) {
+    fn retire_some(&self, retiring: &mut RetireRound, items_max: usize) {
         if let Some((page, applied)) = &mut retiring.page {
             let end = page.placed.len().min(applied.saturating_add(items_max));
             self.apply(&page.placed[*applied..end], &mut retiring.placed);

@@ -1,16 +1,16 @@
-//! Making room for the next entry: log space, entries that may lie undigested, and credit.
+//! NewInode room for the next entry: log space, entries that may lie undigested, and credit.
 //!
 //! The operation loop calls this between attempts, outside the gate.
 
 use crate::client::client::Client;
-use crate::client::retries::{Attempts, DIGEST_LOOKS};
+use crate::client::retries::{DIGEST_TRIES, Retries};
 use crate::errno::Error;
 use cuesta_format::LogPosition;
 
 impl Client {
     /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
     pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
-        let mut looks = Attempts::new(DIGEST_LOOKS);
+        let mut looks = Retries::new(DIGEST_TRIES);
         loop {
             self.check_alive()?;
             let session = &self.session;
@@ -33,7 +33,7 @@ impl Client {
 
     /// Waits until the log holds fewer entries than recovery may have to digest.
     pub(crate) fn await_digest_of_entries(&self) -> Result<(), Error> {
-        let mut looks = Attempts::new(DIGEST_LOOKS);
+        let mut looks = Retries::new(DIGEST_TRIES);
         loop {
             self.check_alive()?;
             let seen = self.session.digested();
@@ -46,11 +46,11 @@ impl Client {
     }
 
     /// Looks count as long as nothing is digested.
-    fn looked_for_digest(&self, looks: &mut Attempts, before: LogPosition) -> Result<(), Error> {
+    fn looked_for_digest(&self, looks: &mut Retries, before: LogPosition) -> Result<(), Error> {
         if self.session.digested() > before {
-            *looks = Attempts::new(DIGEST_LOOKS);
+            *looks = Retries::new(DIGEST_TRIES);
         }
-        self.again(looks, "the daemon does not digest the log")
+        self.retry(looks, "the daemon does not digest the log")
     }
 
     /// Gets credit for `blocks`. A full store is first given the chance to free what this session freed.

@@ -2,7 +2,7 @@
 
 use crate::cache::inode::State;
 use crate::calls::data::allocation::Allocation;
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -39,20 +39,20 @@ impl Client {
         if grows && matches!(what, Allocation::Zero) {
             let _appending = mapped.appending.lock();
             let is_logged = self.log_clearing(open_file, range)?;
-            self.asking(|| self.digest_own_log())?;
+            self.with_daemon(|| self.digest_own_log())?;
             return Ok(is_logged);
         }
         match what {
             Allocation::Extend | Allocation::KeepSize => {
                 self.provide_mapped(open_file, mapped, range, matches!(what, Allocation::KeepSize))
             }
-            Allocation::Punch | Allocation::Zero => self.operate(|turn| {
+            Allocation::Punch | Allocation::Zero => self.operate(|attempt| {
                 let state = self.reading(open_file.inode_ref())?;
                 if state.mapped().is_none() {
                     return Ok(false);
                 }
                 if matches!(what, Allocation::Zero) {
-                    self.check_mapped(turn, open_file, &state, mapped, range)?;
+                    self.check_mapped(attempt, open_file, &state, mapped, range)?;
                 }
                 let file = self.open_mapped(mapped)?;
                 whole(|| mapped_files::punch(&file, range.start, range.end - range.start))?;
@@ -71,39 +71,39 @@ impl Client {
         range: &Range<u64>,
         keep_size: bool,
     ) -> Result<bool, Error> {
-        let provide = |turn: &mut Turn<'_>, charged: Option<&State>, piece: Range<u64>| {
+        let provide = |attempt: &mut Attempt<'_>, charged: Option<&State>, piece: Range<u64>| {
             // Behind the end nothing is kept.
             let end = if keep_size { piece.end.min(self.mapped_size(mapped)?) } else { piece.end };
             let piece = piece.start..end;
             if !piece.is_empty() {
                 let file = self.open_mapped(mapped)?;
                 if let Some(state) = charged {
-                    let (payers, added) = self.check_mapped(turn, open_file, state, mapped, &piece)?;
-                    turn.charge(payers, added)?;
+                    let (payers, added) = self.check_mapped(attempt, open_file, state, mapped, &piece)?;
+                    attempt.charge(payers, added)?;
                 }
                 whole(|| mapped_files::clear_behind_end(&file, end))?;
                 whole(|| mapped_files::provide(&file, piece.clone(), keep_size))?;
                 self.settle_mapped(&file)?;
-                turn.keep_charge();
+                attempt.keep_charge();
             }
             Ok(true)
         };
         let mut at = range.start;
         while at < range.end {
             let piece_end = range.end.min(at + PROVIDED_BYTES);
-            let is_mapped = self.operate(|turn| {
+            let is_mapped = self.operate(|attempt| {
                 let inode = open_file.inode_ref();
-                if !turn.is_charged() {
+                if !attempt.is_charged() {
                     let is_mapped = self.reading(inode)?.mapped().is_some();
-                    return if is_mapped { provide(turn, None, at..piece_end) } else { Ok(false) };
+                    return if is_mapped { provide(attempt, None, at..piece_end) } else { Ok(false) };
                 }
                 // Alone: what the file may get without a charge is not for two at a time.
                 let state = self.changing(inode)?;
                 if state.mapped().is_none() {
                     return Ok(false);
                 }
-                self.check_mapped(turn, open_file, &state, mapped, &(at..range.end))?;
-                provide(turn, Some(&state), at..piece_end)
+                self.check_mapped(attempt, open_file, &state, mapped, &(at..range.end))?;
+                provide(attempt, Some(&state), at..piece_end)
             })?;
             if !is_mapped {
                 return Ok(false);
@@ -117,18 +117,18 @@ impl Client {
     /// wants nothing, it is learnt all the same whether they have limits: who has none need not go by the log.
     pub(super) fn check_mapped(
         &self,
-        turn: &Turn<'_>,
+        attempt: &Attempt<'_>,
         file: &OpenFile,
         state: &State,
         mapped: &MappedFile,
         range: &Range<u64>,
     ) -> Result<(Payers, Amounts), Halt> {
-        let payers = turn.payers(&state.record, file.writer);
+        let payers = attempt.payers(&state.record, file.writer);
         if payers.is_empty() {
             return Ok((payers, Amounts::NONE));
         }
         let blocks = self.added_to_mapped(mapped, &state.record, range)?;
-        turn.check_room(payers, blocks)?;
+        attempt.check_room(payers, blocks)?;
         Ok((payers, Amounts { blocks, inodes: 0 }))
     }
 
@@ -138,12 +138,12 @@ impl Client {
         let inode = file.inode_ref();
         let (offset, length) = (range.start, range.end - range.start);
         let operation = Operation::Clear { inode: inode.number, offset, length, grow: true };
-        self.operate(|turn| {
-            turn.prepare_effect(operation.body_bytes(), cost::of_clearing(range))?;
+        self.operate(|attempt| {
+            attempt.prepare_effect(operation.body_bytes(), cost::of_clearing(range))?;
             let mut state = self.changing(inode)?;
             let Some(mapped) = state.mapped() else { return Ok(false) };
-            self.check_mapped(turn, file, &state, mapped, range)?;
-            state.logged = turn.append(&operation)?.end;
+            self.check_mapped(attempt, file, &state, mapped, range)?;
+            state.logged = attempt.append(&operation)?.end;
             Ok(true)
         })
     }

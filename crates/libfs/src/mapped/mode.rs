@@ -16,7 +16,7 @@ use cuesta_media::mapped_files::Pin;
 use rustix::fd::OwnedFd;
 
 /// How often a file is asked for that goes out of the mode meanwhile.
-const ATTEMPTS: usize = 100;
+const MODE_TRIES: usize = 100;
 
 impl Client {
     /// A descriptor of what everybody maps who shares mappings of this file; mappings of it keep the file in mapped
@@ -24,8 +24,8 @@ impl Client {
     pub fn map_shared(&self, file: &OpenFile, writes: bool) -> Result<OwnedFd, Error> {
         let inode = file.inode_ref();
         file.was_mapped.store(true, Ordering::Relaxed);
-        for _ in 0..ATTEMPTS {
-            self.operate(|_turn| {
+        for _ in 0..MODE_TRIES {
+            self.operate(|_attempt| {
                 let state = self.reading(inode)?;
                 let is_mapped = state.mapped().is_some();
                 self.note_access(file.flags(), inode, &state);
@@ -66,7 +66,7 @@ impl Client {
 
     /// Has the mode end for what a mapped file cannot do. It stays while a process has the file mapped: then that is refused.
     pub(crate) fn leave_mapped(&self, inode: &Inode) -> Result<(), Error> {
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let mut state = inode.state.write();
             if state.mapped().is_some() {
                 if state.logged > self.session.retired() {
@@ -107,6 +107,6 @@ impl Client {
 
     /// The file, if it is in mapped mode.
     pub(crate) fn mapped(&self, inode: &Inode) -> Result<Option<Arc<MappedFile>>, Error> {
-        self.operate(|_turn| Ok(self.reading(inode)?.mapped().map(Arc::clone)))
+        self.operate(|_attempt| Ok(self.reading(inode)?.mapped().map(Arc::clone)))
     }
 }

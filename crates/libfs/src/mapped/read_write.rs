@@ -90,7 +90,7 @@ impl Client {
             }
             (logged, _) => {
                 let written = logged?;
-                self.asking(|| self.digest_own_log())?;
+                self.with_daemon(|| self.digest_own_log())?;
                 Ok(written)
             }
         }
@@ -139,12 +139,12 @@ impl Client {
         limit: u64,
     ) -> Result<MappedWrite, Error> {
         let inode = file.inode_ref();
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let blocks = match at {
                 Some(offset) => cost::of_write(offset, bytes as u64),
                 None => cost::of_append(bytes as u64),
             };
-            turn.prepare_effect(bytes, blocks)?;
+            attempt.prepare_effect(bytes, blocks)?;
             let mut state = self.changing(inode)?;
             let Some(mapped) = state.mapped() else { return Ok(MappedWrite::Ended) };
             let offset = match at {
@@ -157,9 +157,9 @@ impl Client {
                 _ => {}
             }
             let range = offset..offset + bytes as u64;
-            let (payers, added) = self.check_mapped(turn, file, &state, mapped, &range)?;
-            turn.charge(payers, added)?;
-            let (bytes, appended) = match turn.append_write(inode.number, offset, data)? {
+            let (payers, added) = self.check_mapped(attempt, file, &state, mapped, &range)?;
+            attempt.charge(payers, added)?;
+            let (bytes, appended) = match attempt.append_write(inode.number, offset, data)? {
                 Ok(appended) => (bytes, appended),
                 Err(fault) if fault.copied > 0 => return Ok(MappedWrite::Less(fault.copied as u64)),
                 Err(_) => return Err(Error::Fault.into()),

@@ -16,7 +16,7 @@ impl Client {
     pub fn keep_in_kernel(&self, device: OwnedFd) -> Result<Duration, Error> {
         self.check_alive()?;
         *self.kernel.mount.lock() = Some(device);
-        self.asking(|| self.hand_over_mount())
+        self.with_daemon(|| self.hand_over_mount())
     }
 
     /// The mount is gone, in order.
@@ -86,7 +86,7 @@ impl Client {
         let kernel = self.kernel.mount.lock();
         let Some(mount) = kernel.as_ref() else { return Ok(Duration::ZERO) };
         let session = &self.session;
-        match session.asking.call_handing(&Request::KeepInKernel, mount.as_fd(), session)? {
+        match session.requests.call_handing(&Request::KeepInKernel, mount.as_fd(), session)? {
             Response::KeptInKernel { term_ms } => Ok(Duration::from_millis(term_ms.into())),
             other => Err(unexpected(&other)),
         }

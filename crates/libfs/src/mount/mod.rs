@@ -3,10 +3,10 @@
 //! | file | idea |
 //! |---|---|
 //! | `kernel`, `state` | what the kernel may keep of inodes and names |
-//! | `taken_names` | policy: directories of which it keeps no name |
+//! | `revoked_directories` | policy: directories of which it keeps no name |
 //! | `tenure` | attributes, and for how long they hold |
 
 pub(crate) mod kernel;
+pub(crate) mod revoked_directories;
 pub(crate) mod state;
-pub(crate) mod taken_names;
 pub(crate) mod tenure;

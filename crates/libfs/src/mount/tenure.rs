@@ -12,8 +12,8 @@ use cuesta_format::InodeNumber;
 impl Client {
     /// `stat` of an inode by its number, and the tenure under which that holds.
     pub fn stat_inode(&self, number: InodeNumber) -> Result<(Stat, Tenure), Error> {
-        self.operate(|_turn| {
-            let record = self.glance(&Credentials::default(), Base::Inode(number), b"", false)?;
+        self.operate(|_attempt| {
+            let record = self.record_at_path(&Credentials::default(), Base::Inode(number), b"", false)?;
             let tenure = match self.cache.get(number) {
                 Some(inode) => {
                     let state = inode.state.read();

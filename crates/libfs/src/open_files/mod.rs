@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `open_file` | an open file: inode, flags, offset |
-//! | `opened` | the count of opens of an inode |
+//! | `open_handle` | the count of opens of an inode |
 //! | `open_flags` | the flags of `open`, for every door |
 //! | `offset`, `shared_offset` | the offset; one that processes share |
 //! | `listing` | the names that an open directory shows |
@@ -15,6 +15,6 @@ pub(crate) mod listing;
 pub(crate) mod offset;
 pub(crate) mod open_file;
 pub(crate) mod open_flags;
-pub(crate) mod opened;
+pub(crate) mod open_handle;
 pub(crate) mod passing;
 pub(crate) mod shared_offset;

@@ -12,7 +12,7 @@ pub(crate) struct Offset {
 }
 
 /// An offset held still; what it is set to shows when it is let go.
-pub(crate) struct Held<'o> {
+pub(crate) struct OffsetGuard<'o> {
     value: u64,
     at: &'o AtomicU64,
     _moving: MutexGuard<'o, ()>,
@@ -27,13 +27,13 @@ impl Offset {
 
     /// Waits until no other call moves it.
     #[inline]
-    pub(crate) fn lock(&self) -> Held<'_> {
+    pub(crate) fn lock(&self) -> OffsetGuard<'_> {
         let moving = self.moving.lock();
-        Held { value: self.get(), at: &self.at, _moving: moving }
+        OffsetGuard { value: self.get(), at: &self.at, _moving: moving }
     }
 }
 
-impl Deref for Held<'_> {
+impl Deref for OffsetGuard<'_> {
     type Target = u64;
 
     #[inline]
@@ -42,14 +42,14 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for OffsetGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut u64 {
         &mut self.value
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for OffsetGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.at.store(self.value, Ordering::Relaxed);

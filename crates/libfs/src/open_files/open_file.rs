@@ -5,7 +5,7 @@ use crate::errno::Error;
 use crate::open_files::listing::Listing;
 use crate::open_files::offset::Offset;
 use crate::open_files::open_flags::STATUS_FLAGS;
-use crate::open_files::opened::Opened;
+use crate::open_files::open_handle::OpenHandle;
 use crate::paths::credentials::Writer;
 use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use cuesta_format::{FileKind, InodeNumber};
@@ -14,7 +14,7 @@ use libc::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_PATH, O_RDONLY, O_RDWR, O_TRU
 /// An open file description.
 #[derive(Debug)]
 pub struct OpenFile {
-    pub(crate) open: Opened,
+    pub(crate) open: OpenHandle,
     flags: AtomicI32,
     pub(crate) offset: Offset,
     /// What a directory held when it was last read from the start.
@@ -24,12 +24,12 @@ pub struct OpenFile {
     /// The inode was put in mapped mode by way of this one, or found in it by a write.
     pub(crate) was_mapped: AtomicBool,
     /// Whoever opened it has left itself to cut it.
-    pub(crate) may_cut: bool,
+    pub(crate) may_truncate: bool,
 }
 
 impl OpenFile {
     /// An open file at offset 0. It keeps the flags that `fcntl(F_GETFL)` shows.
-    pub(crate) fn new(open: Opened, flags: i32, writer: Writer, may_cut: bool) -> OpenFile {
+    pub(crate) fn new(open: OpenHandle, flags: i32, writer: Writer, may_truncate: bool) -> OpenFile {
         let kept = flags & !(O_CREAT | O_EXCL | O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC);
         OpenFile {
             open,
@@ -38,7 +38,7 @@ impl OpenFile {
             listing: Mutex::new(None),
             writer,
             was_mapped: AtomicBool::new(false),
-            may_cut,
+            may_truncate,
         }
     }
 

@@ -43,7 +43,7 @@ impl Client {
     fn ask_for_passed(&self, request: &Request) -> Result<PassedFile, Error> {
         self.check_alive()?;
         let mut descriptors = Vec::new();
-        match self.asking(|| self.session.call(request, &mut descriptors))? {
+        match self.with_daemon(|| self.session.call(request, &mut descriptors))? {
             Response::Passed { cell, description } => {
                 let cells =
                     descriptors.pop().ok_or_else(|| Error::Daemon("a descriptor is missing".into()))?;

@@ -2,7 +2,7 @@
 //!
 //! Setting and removing lists is a call: [`crate::calls::extended::lists`].
 
-use crate::cache::extended_set::{ExtendedSet, List};
+use crate::cache::extended_set::{AccessListKind, ExtendedSet};
 use crate::cache::inode::State;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -25,14 +25,14 @@ impl From<u32> for NewMode {
     }
 }
 
-impl List {
+impl AccessListKind {
     /// What is read of it.
     pub(crate) fn read(self, state: &State, set: &ExtendedSet) -> Result<Vec<u8>, Error> {
         if state.kind() == FileKind::Symlink {
             return Err(Error::Unsupported);
         }
         let list = set.get(self.name()).ok_or(Error::NoAttribute)?;
-        Ok(if self == List::Access { with_mode(list, state.record.mode) } else { list.to_vec() })
+        Ok(if self == AccessListKind::Access { with_mode(list, state.record.mode) } else { list.to_vec() })
     }
 
     /// Whether it may become `entries`, or nothing. Where nothing is to be done: no attribute.
@@ -46,7 +46,7 @@ impl List {
         match state.kind() {
             FileKind::Symlink => return Err(Error::Unsupported),
             FileKind::Directory => {}
-            _ if self == List::Access => {}
+            _ if self == AccessListKind::Access => {}
             _ if entries.is_some() => return Err(Error::Denied),
             _ => return Err(Error::NoAttribute),
         }

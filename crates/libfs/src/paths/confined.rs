@@ -7,9 +7,9 @@ use crate::cache::inode::Inode;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
-use crate::paths::confinement::{Named, Rights};
+use crate::paths::confinement::{InodeAndKind, Rights};
 use crate::paths::credentials::Credentials;
-use crate::paths::path::{Base, Follow, Found, Last};
+use crate::paths::path::{Base, Follow, LastName, Resolved};
 use cuesta_format::InodeNumber;
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub(crate) struct Refer<'a> {
     /// The directory it is named in; `None` if nobody knows by which name the file was opened.
     pub(crate) from: Option<&'a Arc<Inode>>,
     /// What it is.
-    pub(crate) inode: Named,
+    pub(crate) inode: InodeAndKind,
     /// The directory of the new name.
     pub(crate) to: &'a Arc<Inode>,
     /// What has the new name.
-    pub(crate) replaced: Option<Named>,
+    pub(crate) replaced: Option<InodeAndKind>,
     /// The old name goes.
     pub(crate) moves: bool,
     /// What has the new name gets the old one.
@@ -31,42 +31,46 @@ pub(crate) struct Refer<'a> {
 
 impl Client {
     /// The directory and those above it, up to the root. Of one that was removed, as far as they are there.
-    fn way_up(&self, directory: &Arc<Inode>) -> Result<Vec<InodeNumber>, Halt> {
-        let mut way = vec![directory.number];
+    fn ancestors(&self, directory: &Arc<Inode>) -> Result<Vec<InodeNumber>, Halt> {
+        let mut ancestors = vec![directory.number];
         let mut at = Arc::clone(directory);
         while at.number != InodeNumber::ROOT {
             let state = self.reading(&at)?;
-            let above = match self.above(&state) {
+            let above = match self.directory_above(&state) {
                 Ok(above) => above,
                 Err(Error::NotFound) => break,
                 Err(error) => return Err(error.into()),
             };
             drop(state);
-            if way.contains(&above.number) {
+            if ancestors.contains(&above.number) {
                 // Only a damaged directory lies in itself: nothing above it allows anything.
                 break;
             }
-            way.push(above.number);
+            ancestors.push(above.number);
             at = above;
         }
-        Ok(way)
+        Ok(ancestors)
     }
 
     /// Checks that the program leaves itself `wanted` at what exists where a path led.
     pub(crate) fn check_confined(
         &self,
         credentials: &Credentials,
-        found: &Found,
+        found: &Resolved,
         wanted: Rights,
     ) -> Result<(), Halt> {
         let Some(confinement) = credentials.confinement.as_deref() else { return Ok(()) };
-        let (Some((inode, _)), Last::Name(_)) = (&found.inode, &found.last) else {
+        let (Some((inode, _)), LastName::Name(_)) = (&found.inode, &found.last) else {
             let directory = found.inode.as_ref().map_or(&found.parent, |(inode, _)| inode);
             return self.check_confined_in(credentials, directory, wanted);
         };
-        let mut way = vec![inode.number];
-        way.extend(self.way_up(&found.parent)?);
-        if confinement.allow(&confinement.allowed(&way), wanted) { Ok(()) } else { Err(Error::Denied.into()) }
+        let mut ancestors = vec![inode.number];
+        ancestors.extend(self.ancestors(&found.parent)?);
+        if confinement.allow(&confinement.allowed(&ancestors), wanted) {
+            Ok(())
+        } else {
+            Err(Error::Denied.into())
+        }
     }
 
     /// As [`Client::check_confined`], of a directory.
@@ -77,12 +81,16 @@ impl Client {
         wanted: Rights,
     ) -> Result<(), Halt> {
         let Some(confinement) = credentials.confinement.as_deref() else { return Ok(()) };
-        let allowed = confinement.allowed(&self.way_up(directory)?);
+        let allowed = confinement.allowed(&self.ancestors(directory)?);
         if confinement.allow(&allowed, wanted) { Ok(()) } else { Err(Error::Denied.into()) }
     }
 
     /// Whether the program leaves itself to cut the file that a path led to.
-    pub(crate) fn leaves_to_cut(&self, credentials: &Credentials, found: &Found) -> Result<bool, Halt> {
+    pub(crate) fn may_truncate_confined(
+        &self,
+        credentials: &Credentials,
+        found: &Resolved,
+    ) -> Result<bool, Halt> {
         match self.check_confined(credentials, found, Rights::TRUNCATE) {
             Err(Halt::Failed(Error::Denied)) => Ok(false),
             checked => checked.map(|()| true),
@@ -105,8 +113,8 @@ impl Client {
         if refer.from.is_some_and(|from| from.number == refer.to.number) {
             return self.check_confined_in(credentials, refer.to, at_old | at_new);
         }
-        let old = refer.from.map_or(Ok(Vec::new()), |from| self.way_up(from))?;
-        let (old, new) = (confinement.allowed(&old), confinement.allowed(&self.way_up(refer.to)?));
+        let old = refer.from.map_or(Ok(Vec::new()), |from| self.ancestors(from))?;
+        let (old, new) = (confinement.allowed(&old), confinement.allowed(&self.ancestors(refer.to)?));
         if !confinement.allow(&old, at_old) || !confinement.allow(&new, at_new) {
             return Err(Error::Denied.into());
         }
@@ -130,7 +138,7 @@ impl Client {
             return Ok(());
         }
         let follow = if follow { Follow::Always } else { Follow::BeforeSlash };
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let found = self.walk(credentials, base, path, follow)?;
             self.check_confined(credentials, &found, Rights::EXECUTE | Rights::READ_FILE)
         })

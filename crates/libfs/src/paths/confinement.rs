@@ -152,8 +152,9 @@ type Allowed = Vec<Rights>;
 
 impl Confinement {
     /// What the layers allow at a place, beginning with the inodes of `way`, from the lowest up.
-    pub(super) fn allowed(&self, way: &[InodeNumber]) -> Allowed {
-        let along = |layer: &Layer| way.iter().fold(layer.above, |all, &inode| all | layer.about(inode));
+    pub(super) fn allowed(&self, ancestors: &[InodeNumber]) -> Allowed {
+        let along =
+            |layer: &Layer| ancestors.iter().fold(layer.above, |all, &inode| all | layer.about(inode));
         self.layers.iter().map(along).collect()
     }
 
@@ -173,7 +174,7 @@ impl Confinement {
 }
 
 /// A name that is made or replaced, and what it names.
-pub(super) type Named = (InodeNumber, FileKind);
+pub(super) type InodeAndKind = (InodeNumber, FileKind);
 
 #[cfg(test)]
 mod tests {
@@ -192,7 +193,9 @@ mod tests {
         let confinement = Confinement {
             layers: vec![layer(0b111, 0b100, &[(FOLDER, 0b010)]), layer(0b010, 0, &[(FILE, 0b010)])],
         };
-        let may = |way: &[InodeNumber], wanted| confinement.allow(&confinement.allowed(way), Rights(wanted));
+        let may = |ancestors: &[InodeNumber], wanted| {
+            confinement.allow(&confinement.allowed(ancestors), Rights(wanted))
+        };
         assert!(may(&[FILE, FOLDER, InodeNumber::ROOT], 0b110));
         assert!(!may(&[FILE, FOLDER, InodeNumber::ROOT], 0b001));
         assert!(!may(&[FILE, InodeNumber::ROOT], 0b010), "the first layer has no rule there");

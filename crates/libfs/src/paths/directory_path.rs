@@ -17,7 +17,7 @@ impl Client {
     /// symbolic links, whoever may follow it.
     pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
         let anybody = Credentials::of_user(0, 0, Vec::new());
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             if self.leads_to(&anybody, guess, file.inode_ref())? {
                 return Ok(guess.to_vec());
             }
@@ -51,7 +51,7 @@ impl Client {
             if state.is_unlinked() || state.released {
                 return Err(Error::NotFound.into());
             }
-            let above = self.above(&state)?;
+            let above = self.directory_above(&state)?;
             drop(state);
             // One that was moved meanwhile is looked for again.
             let listing = self.list(&above, libc::O_NOATIME)?;

@@ -1,6 +1,6 @@
 //! One step of a walk: what a name in a directory stands for, from the cache or from SharedFS.
 
-use crate::cache::directory_content::{Known, Named};
+use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::Inode;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
@@ -28,14 +28,14 @@ impl Client {
             return Err(Error::NameTooLong.into());
         }
         match content.find(name, self.session.retired()) {
-            Known::Present(Named { inode, kind }) => {
+            NameState::Present(NameTarget { inode, kind }) => {
                 let below = if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };
                 Ok(Some((self.cache.get_or_insert_below(inode, below), kind)))
             }
-            Known::Absent => Ok(None),
-            Known::Unknown => {
+            NameState::Absent => Ok(None),
+            NameState::Unknown => {
                 drop(state);
-                self.ask_for(directory, name)
+                self.fetch_name(directory, name)
             }
         }
     }
@@ -43,19 +43,19 @@ impl Client {
     /// Asks SharedFS for a name. The directory's lock is held over the question, so that the answer cannot be
     /// overtaken by a change of our own; the inode is entered in the cache under it, too, so that whoever takes
     /// the name away meanwhile meets the same inode.
-    fn ask_for(&self, directory: &Inode, name: &[u8]) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
+    fn fetch_name(&self, directory: &Inode, name: &[u8]) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
         let mut state = directory.state.write();
         let retired = self.session.retired();
         let size = state.record.size;
         let Some(content) = state.directory_mut() else {
             return Err(Halt::Again);
         };
-        if content.find(name, retired) != Known::Unknown {
+        if content.find(name, retired) != NameState::Unknown {
             return Err(Halt::Again);
         }
         if content.fetches_all(size) {
             drop(state);
-            self.complete(directory)?;
+            self.fetch_all_names(directory)?;
             return Err(Halt::Again);
         }
         let request = Request::Lookup { parent: directory.number, name: name.to_vec() };
@@ -65,7 +65,7 @@ impl Client {
             Err(Error::NotFound) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let named = Named { inode: grant.record.inode, kind: grant.record.kind() };
+        let named = NameTarget { inode: grant.record.inode, kind: grant.record.kind() };
         content.put(name, named);
         let inode = self.cache.get_or_insert(named.inode);
         drop(state);

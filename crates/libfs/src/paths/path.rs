@@ -113,7 +113,7 @@ impl Deref for Name {
 
 /// The last name of a path.
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
-pub(crate) enum Last {
+pub(crate) enum LastName {
     Name(Name),
     /// No directory can hold it. An error of its own only once the rest of the call was looked at.
     TooLong,
@@ -122,17 +122,17 @@ pub(crate) enum Last {
 }
 
 /// What a path leads to.
-pub(crate) struct Found {
+pub(crate) struct Resolved {
     /// The directory the last name is looked up in.
     pub(crate) parent: Arc<Inode>,
-    pub(crate) last: Last,
+    pub(crate) last: LastName,
     /// What it names, if that exists.
     pub(crate) inode: Option<(Arc<Inode>, FileKind)>,
     /// A slash stands behind the last name.
     pub(crate) slash: bool,
 }
 
-impl Found {
+impl Resolved {
     /// What exists there; a slash behind it asks for a directory.
     pub(crate) fn existing(self) -> Result<(Arc<Inode>, FileKind), Error> {
         let slash = self.slash;

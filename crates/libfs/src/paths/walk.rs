@@ -7,7 +7,7 @@ use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
 use crate::paths::credentials::{Credentials, EXECUTE};
-use crate::paths::path::{Base, Follow, Found, Last, Name, Resolve, Target, split};
+use crate::paths::path::{Base, Follow, LastName, Name, Resolve, Resolved, Target, split};
 use crate::sync::Arc;
 use cuesta_format::{FileKind, InodeNumber, NAME_BYTES_MAX};
 
@@ -27,10 +27,15 @@ impl Client {
     }
 
     /// What an inode's number leads to.
-    fn found_by_number(&self, number: InodeNumber) -> Result<Found, Halt> {
+    fn found_by_number(&self, number: InodeNumber) -> Result<Resolved, Halt> {
         let inode = self.cache.get_or_insert(number);
         let kind = self.reading(&inode)?.kind();
-        Ok(Found { parent: Arc::clone(&inode), last: Last::Dot, inode: Some((inode, kind)), slash: false })
+        Ok(Resolved {
+            parent: Arc::clone(&inode),
+            last: LastName::Dot,
+            inode: Some((inode, kind)),
+            slash: false,
+        })
     }
 
     /// Follows `path` to its last name. Within an attempt. How long a path may be its giver knows: what links make of it
@@ -41,7 +46,7 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
         follow: Follow,
-    ) -> Result<Found, Halt> {
+    ) -> Result<Resolved, Halt> {
         // Who only looks shows here that it does something (`operations`).
         self.session.count(0, 0);
         self.walk_within(credentials, base, path, follow, Resolve::default())
@@ -55,7 +60,7 @@ impl Client {
         path: &[u8],
         follow: Follow,
         resolve: Resolve,
-    ) -> Result<Found, Halt> {
+    ) -> Result<Resolved, Halt> {
         if path.is_empty() {
             return match base {
                 Base::Inode(number) => self.found_by_number(number),
@@ -78,7 +83,7 @@ impl Client {
                             self.reading(&directory)?.check(credentials, EXECUTE)?;
                         }
                         let inode = Some((Arc::clone(&directory), FileKind::Directory));
-                        return Ok(Found { parent: directory, last: Last::Dot, inode, slash: true });
+                        return Ok(Resolved { parent: directory, last: LastName::Dot, inode, slash: true });
                     }
                 }
                 b".." => {
@@ -90,7 +95,12 @@ impl Client {
                     };
                     if is_last {
                         let inode = Some((above, FileKind::Directory));
-                        return Ok(Found { parent: directory, last: Last::DotDot, inode, slash: true });
+                        return Ok(Resolved {
+                            parent: directory,
+                            last: LastName::DotDot,
+                            inode,
+                            slash: true,
+                        });
                     }
                     directory = above;
                 }
@@ -100,7 +110,7 @@ impl Client {
                 }
                 name if is_last && follow == Follow::Never && name.len() > NAME_BYTES_MAX => {
                     self.check_search(credentials, &directory)?;
-                    return Ok(Found { parent: directory, last: Last::TooLong, inode: None, slash });
+                    return Ok(Resolved { parent: directory, last: LastName::TooLong, inode: None, slash });
                 }
                 name => match self.look_up(credentials, &directory, name)? {
                     Some((inode, FileKind::Symlink)) if !is_last || follow.follows(slash) => {
@@ -121,8 +131,8 @@ impl Client {
                         continue;
                     }
                     inode if is_last => {
-                        let last = Last::Name(Name::new(name)?);
-                        return Ok(Found { parent: directory, last, inode, slash });
+                        let last = LastName::Name(Name::new(name)?);
+                        return Ok(Resolved { parent: directory, last, inode, slash });
                     }
                     Some((inode, FileKind::Directory)) => directory = inode,
                     Some(_) => return Err(Error::NotDirectory.into()),
@@ -146,12 +156,12 @@ impl Client {
             let path = [b"..", behind].concat();
             return Err(Error::Leaves { path, second: false }.into());
         }
-        Ok(self.above(&state)?)
+        Ok(self.directory_above(&state)?)
     }
 
     /// The directory above the one whose state is held. While a directory has a name the one above exists; above a
     /// removed one there may be nothing, and SharedFS is not asked while it may not know that yet.
-    pub(crate) fn above(&self, state: &State) -> Result<Arc<Inode>, Error> {
+    pub(crate) fn directory_above(&self, state: &State) -> Result<Arc<Inode>, Error> {
         match state.record.parent {
             InodeNumber::NONE => Err(Error::NotFound),
             parent if state.is_unlinked() && !self.cache.gone_are_known(self.session.retired()) => {
@@ -167,7 +177,7 @@ impl Client {
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
-    ) -> Result<Found, Halt> {
+    ) -> Result<Resolved, Halt> {
         self.walk(credentials, base, path, Follow::Never).map_err(|halt| match halt {
             Halt::Failed(Error::Leaves { path, .. }) => Error::Leaves { path, second: true }.into(),
             other => other,

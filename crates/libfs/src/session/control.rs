@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// What SharedFS tells this session.
 #[derive(Debug)]
-pub(crate) struct Notice(Mapping);
+pub(crate) struct NoticeMapping(Mapping);
 
-impl Notice {
-    pub(crate) fn map(file: &OwnedFd) -> Result<Notice, MediaError> {
-        Ok(Notice(map(file, Protection::ReadOnly)?))
+impl NoticeMapping {
+    pub(crate) fn map(file: &OwnedFd) -> Result<NoticeMapping, MediaError> {
+        Ok(NoticeMapping(map(file, Protection::ReadOnly)?))
     }
 
     /// Goes on with another page.
@@ -64,14 +64,14 @@ impl Incarnation {
 
 /// What this session tells SharedFS.
 #[derive(Clone, Debug)]
-pub(crate) struct Told(Arc<Mapping>);
+pub(crate) struct ClientMapping(Arc<Mapping>);
 
-impl Told {
-    pub(crate) fn map(file: &OwnedFd) -> Result<Told, MediaError> {
+impl ClientMapping {
+    pub(crate) fn map(file: &OwnedFd) -> Result<ClientMapping, MediaError> {
         let protection = Protection::ReadWrite;
         let mapping = Mapping::of_file(file, 0, CLIENT_BYTES as u64, protection, Medium::Memory, false)?;
         mapping.touch(0, CONTROL_BYTES as u64)?;
-        Ok(Told(Arc::new(mapping)))
+        Ok(ClientMapping(Arc::new(mapping)))
     }
 
     /// The mapping, shared with the log's appender.
@@ -81,7 +81,7 @@ impl Told {
 
     #[inline]
     pub(crate) fn page(&self) -> &ClientPage {
-        // SAFETY: as for `Notice::page`; this mapping is longer, and writable.
+        // SAFETY: as for `NoticeMapping::page`; this mapping is longer, and writable.
         unsafe { &*self.0.as_ptr().cast::<ClientPage>() }
     }
 

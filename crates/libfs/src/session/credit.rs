@@ -38,7 +38,7 @@ pub(super) struct Numbers {
     pub(super) next: u64,
     pub(super) end: u64,
     /// Those that come after.
-    pub(super) later: Option<(u64, u64)>,
+    pub(super) range_after: Option<(u64, u64)>,
     /// How many are asked for next.
     pub(super) step: u64,
     /// How often all were void.
@@ -57,7 +57,7 @@ impl Credit {
             numbers: Mutex::new(Numbers {
                 next,
                 end: next + count,
-                later: None,
+                range_after: None,
                 step: NUMBERS_LEAST,
                 restarts: 0,
             }),
@@ -98,7 +98,7 @@ impl Credit {
         if numbers.next >= numbers.end {
             (numbers.next, numbers.end) = range;
         } else {
-            numbers.later = Some(range);
+            numbers.range_after = Some(range);
         }
         numbers.step = (numbers.step * 2).min(NUMBERS_MOST);
         true
@@ -142,7 +142,7 @@ mod tests {
         let answer = |first| Ok(Response::InodeNumbers { first: InodeNumber(first), count: 50 });
         let range = || {
             let numbers = credit.numbers.lock();
-            (numbers.next, numbers.end, numbers.later)
+            (numbers.next, numbers.end, numbers.range_after)
         };
         let asked_at = credit.numbers.lock().restarts;
         credit.restart(&welcome(300));
@@ -152,6 +152,6 @@ mod tests {
         assert!(credit.deliver_numbers(&answer(400), Some(asked_at)));
         assert_eq!(range(), (300, 310, Some((400, 450))));
         credit.restart(&welcome(500));
-        assert_eq!(range(), (500, 510, None), "neither those at hand nor those for later");
+        assert_eq!(range(), (500, 510, None), "neither those at hand nor those for range_after");
     }
 }

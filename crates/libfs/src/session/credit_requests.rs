@@ -45,10 +45,10 @@ impl Session {
     pub(crate) fn take_number(&self) -> Option<InodeNumber> {
         let mut numbers = self.credit.numbers.lock();
         if numbers.next >= numbers.end {
-            (numbers.next, numbers.end) = numbers.later.take()?;
+            (numbers.next, numbers.end) = numbers.range_after.take()?;
         }
         numbers.next += 1;
-        if numbers.end - numbers.next < NUMBERS_LEAST / 2 && numbers.later.is_none() {
+        if numbers.end - numbers.next < NUMBERS_LEAST / 2 && numbers.range_after.is_none() {
             self.credit.wants_numbers.store(true, Ordering::Relaxed);
         }
         Some(InodeNumber(numbers.next - 1))
@@ -62,20 +62,20 @@ impl Session {
 
     /// Asks ahead, without waiting.
     pub(crate) fn ask_ahead(&self) {
-        if self.asking.is_outstanding() {
+        if self.requests.is_outstanding() {
             return;
         }
         let credit = &self.credit;
         if credit.wants_blocks.swap(false, Ordering::Relaxed) {
             let request = Request::Credit { blocks: credit.blocks.load(Ordering::Relaxed) };
-            self.asking.post(Subject::Credit, &request, self);
+            self.requests.post(Subject::Credit, &request, self);
         } else if credit.wants_numbers.swap(false, Ordering::Relaxed) {
             let numbers = credit.numbers.lock();
-            let (step, needed) = (numbers.step, numbers.later.is_none());
+            let (step, needed) = (numbers.step, numbers.range_after.is_none());
             drop(numbers);
             if needed {
                 let request = Request::InodeNumbers { count: step as u32 };
-                self.asking.post(Subject::Numbers, &request, self);
+                self.requests.post(Subject::Numbers, &request, self);
             }
         }
     }
@@ -87,7 +87,7 @@ impl Session {
 
     /// Asks for more credit. `false`: the store is full.
     pub(crate) fn ask_credit(&self, blocks: u64) -> Result<bool, Error> {
-        self.asking.settle(self);
+        self.requests.await_posted(self);
         let missing =
             (self.credit.debited.load(Ordering::Acquire) + blocks).saturating_sub(self.credit_limit());
         if missing == 0 {
@@ -109,9 +109,9 @@ impl Session {
 
     /// Gets more inode numbers.
     pub(crate) fn ask_numbers(&self) -> Result<(), Error> {
-        self.asking.settle(self);
+        self.requests.await_posted(self);
         let numbers = self.credit.numbers.lock();
-        let at_hand = numbers.next < numbers.end || numbers.later.is_some();
+        let at_hand = numbers.next < numbers.end || numbers.range_after.is_some();
         let (step, restarts) = (numbers.step, numbers.restarts);
         drop(numbers);
         if at_hand {

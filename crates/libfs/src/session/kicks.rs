@@ -32,7 +32,7 @@ impl Session {
             self.entries_kicked.store(entries, Ordering::Relaxed);
             // Either this finds that SharedFS looks no more, or its last look finds what was appended.
             fence(Ordering::SeqCst);
-            if is_long || !self.is_attended() {
+            if is_long || !self.is_log_polled() {
                 self.raise_kick();
             }
         }
@@ -47,7 +47,7 @@ impl Session {
     /// heard the kick, or is gone, and either shows then.
     pub(crate) fn wait_digest(&self, seen: LogPosition) -> Result<(), Error> {
         let page = self.notice.page();
-        self.told.page().waiters.fetch_add(1, Ordering::SeqCst);
+        self.client_page.page().waiters.fetch_add(1, Ordering::SeqCst);
         let wake = page.digest_wake.load(Ordering::SeqCst);
         self.raise_kick();
         let closed = self.closed();
@@ -57,7 +57,7 @@ impl Session {
             let look = Duration::from_nanos(self.digest_look.load(Ordering::Relaxed));
             waited = wait::wait(&page.digest_wake, wake, Some(look));
         }
-        self.told.page().waiters.fetch_sub(1, Ordering::SeqCst);
+        self.client_page.page().waiters.fetch_sub(1, Ordering::SeqCst);
         if closed {
             return Err(Error::Disconnected);
         }

@@ -1,4 +1,4 @@
-//! Asking SharedFS: one request, one response, descriptors beside it.
+//! Requests SharedFS: one request, one response, descriptors beside it.
 //!
 //! The socket is used by its raw system calls: libc's wrappers are intercepted in the processes this runs in.
 

@@ -24,8 +24,8 @@ impl Session {
         if self.growing.is_locked() || self.grow_towards(LogPosition(0))? {
             return Ok(());
         }
-        let later = self.appender.admitted().0 + self.geometry().segment_bytes / 4;
-        self.grow_again.store(later, Ordering::Relaxed);
+        let admitted_again = self.appender.admitted().0 + self.geometry().segment_bytes / 4;
+        self.grow_again.store(admitted_again, Ordering::Relaxed);
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //! the end of an inode's last name. It fenced this session before anybody could end that name; so an open that
 //! SharedFS did not see finds the generation moved behind it, and is made again.
 
-use crate::session::control::Told;
+use crate::session::control::ClientMapping;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use cuesta_format::InodeNumber;
 use cuesta_format::control::{OPEN_FOR_WRITING, OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
@@ -20,7 +20,7 @@ const UNLISTED: usize = usize::MAX;
 /// The session's slots.
 #[derive(Debug)]
 pub(crate) struct OpenSlots {
-    pub(crate) told: Told,
+    pub(crate) client_page: ClientMapping,
     /// They are the parent's of this process, which uses them on.
     abandoned: AtomicBool,
     /// How many opens for writing this process has there or is about to: mostly none, and no slot is looked at.
@@ -28,8 +28,8 @@ pub(crate) struct OpenSlots {
 }
 
 impl OpenSlots {
-    pub(crate) fn new(told: Told) -> OpenSlots {
-        OpenSlots { told, abandoned: AtomicBool::new(false), writers: AtomicUsize::new(0) }
+    pub(crate) fn new(client_page: ClientMapping) -> OpenSlots {
+        OpenSlots { client_page, abandoned: AtomicBool::new(false), writers: AtomicUsize::new(0) }
     }
 
     /// From now on nothing is changed in them.
@@ -39,9 +39,9 @@ impl OpenSlots {
 
     /// From now on nothing says that this session writes; answers what did.
     pub(crate) fn hide_writers(&self) -> Vec<(usize, u64)> {
-        let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
+        let used = self.client_page.page().open_slots.load(Ordering::Relaxed) as usize;
         let writer = |index| {
-            let said = self.told.open_slot(index)?.load(Ordering::Relaxed);
+            let said = self.client_page.open_slot(index)?.load(Ordering::Relaxed);
             let hidden = said & OPEN_FOR_WRITING != 0 && self.replace(index, said, said & !OPEN_FOR_WRITING);
             hidden.then_some((index, said))
         };
@@ -57,20 +57,20 @@ impl OpenSlots {
 
     /// Whether they say that this session writes the inode, or cannot say.
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
-        let page = self.told.page();
+        let page = self.client_page.page();
         if self.writers.load(Ordering::SeqCst) == 0 {
             return page.open_unlisted.load(Ordering::SeqCst) != 0;
         }
         let used = page.open_slots.load(Ordering::Relaxed) as usize;
         let writes = |index| {
-            let slot = self.told.open_slot(index);
+            let slot = self.client_page.open_slot(index);
             slot.is_some_and(|slot| slot.load(Ordering::SeqCst) == inode.0 | OPEN_FOR_WRITING)
         };
         (0..used.min(OPEN_SLOTS_MAX)).any(writes) || page.open_unlisted.load(Ordering::SeqCst) != 0
     }
 
     fn replace(&self, index: usize, from: u64, to: u64) -> bool {
-        let Some(slot) = self.told.open_slot(index) else { return false };
+        let Some(slot) = self.client_page.open_slot(index) else { return false };
         slot.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
@@ -79,7 +79,7 @@ impl OpenSlots {
     pub(crate) fn take(&self, said: u64, seed: u32) -> usize {
         let key = (said ^ u64::from(seed) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         loop {
-            let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
+            let used = self.client_page.page().open_slots.load(Ordering::Relaxed) as usize;
             if used < OPEN_SLOTS_FIRST {
                 self.use_more(OPEN_SLOTS_FIRST);
                 continue;
@@ -101,7 +101,7 @@ impl OpenSlots {
 
     #[cold]
     fn use_more(&self, slots: usize) {
-        self.told.page().open_slots.fetch_max(slots as u32, Ordering::SeqCst);
+        self.client_page.page().open_slots.fetch_max(slots as u32, Ordering::SeqCst);
     }
 
     #[cold]
@@ -109,14 +109,14 @@ impl OpenSlots {
         if let Some(index) = (0..OPEN_SLOTS_MAX).find(|&index| self.put(index, said)) {
             return index;
         }
-        self.told.page().open_unlisted.fetch_add(1, Ordering::SeqCst);
+        self.client_page.page().open_unlisted.fetch_add(1, Ordering::SeqCst);
         UNLISTED
     }
 
     /// Ordered before the look at the generation that follows.
     #[inline]
     fn put(&self, index: usize, said: u64) -> bool {
-        let Some(slot) = self.told.open_slot(index) else { return false };
+        let Some(slot) = self.client_page.open_slot(index) else { return false };
         slot.load(Ordering::Relaxed) == 0
             && slot.compare_exchange(0, said, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
@@ -128,8 +128,8 @@ impl OpenSlots {
             return;
         }
         if index == UNLISTED {
-            self.told.page().open_unlisted.fetch_sub(1, Ordering::Release);
-        } else if let Some(slot) = self.told.open_slot(index) {
+            self.client_page.page().open_unlisted.fetch_sub(1, Ordering::Release);
+        } else if let Some(slot) = self.client_page.open_slot(index) {
             slot.store(0, Ordering::Release);
         }
     }

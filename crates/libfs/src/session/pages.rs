@@ -13,7 +13,7 @@ const LOCK_FILES_PER_KICK: u64 = 256;
 
 /// How far a session has come with what operations wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct WaitProgress {
     digested: LogPosition,
     log_limit: LogPosition,
     credit_limit: u64,
@@ -23,7 +23,7 @@ impl Session {
     /// Counts an operation and its bytes, for `cuesta status`.
     #[inline]
     pub(crate) fn count(&self, read: u64, written: u64) {
-        let page = self.told.page();
+        let page = self.client_page.page();
         // Lossy on purpose: a counter for people is not worth a locked instruction.
         let add = |counter: &AtomicU64, amount: u64| {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Session {
 
     pub(crate) fn count_unserved(&self, system_call: usize) {
         let slot = system_call.min(UNSERVED_SLOTS - 1);
-        if let Some(counter) = self.told.page().unserved.get(slot) {
+        if let Some(counter) = self.client_page.page().unserved.get(slot) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -72,32 +72,32 @@ impl Session {
 
     /// Marks a directory as one of which a mount's kernel is to keep a name, if there is room for that.
     pub(crate) fn mark_names(&self, directory: InodeNumber) -> bool {
-        kept_names::mark(&self.told.page().kept_names[set_of(directory)], directory, clock::ticks())
+        kept_names::mark(&self.client_page.page().kept_names[set_of(directory)], directory, clock::ticks())
     }
 
     /// How long a mount's kernel may still keep names of it.
     pub(crate) fn names_left(&self, directory: InodeNumber) -> Option<Duration> {
-        let set = &self.told.page().kept_names[set_of(directory)];
+        let set = &self.client_page.page().kept_names[set_of(directory)];
         let marks = set.each_ref().map(|mark| mark.load(Ordering::SeqCst));
         kept_names::left(marks, directory, clock::ticks())
     }
 
     /// Whether SharedFS looks at the log without a kick: somebody waits for an inode that this session has, or will soon.
-    pub(crate) fn is_attended(&self) -> bool {
+    pub(crate) fn is_log_polled(&self) -> bool {
         self.notice.page().attended.load(Ordering::SeqCst) != 0
     }
 
     /// A lock file was asked for.
     pub(crate) fn note_lock_file(&self) {
-        let before = self.told.page().lock_files.fetch_add(1, Ordering::Relaxed);
+        let before = self.client_page.page().lock_files.fetch_add(1, Ordering::Relaxed);
         if before % LOCK_FILES_PER_KICK == LOCK_FILES_PER_KICK - 1 {
             self.raise_kick();
         }
     }
 
     /// What is there now.
-    pub(crate) fn reached(&self) -> Reached {
-        Reached {
+    pub(crate) fn wait_progress(&self) -> WaitProgress {
+        WaitProgress {
             digested: self.digested(),
             log_limit: self.appender.limit(),
             credit_limit: self.credit_limit(),

@@ -1,4 +1,4 @@
-//! Asking SharedFS: questions that are waited for, and one at a time that is not.
+//! Requests SharedFS: questions that are waited for, and one at a time that is not.
 //!
 //! SharedFS answers while it digests, on a processor that is busy: whoever waits for that waits milliseconds. So what
 //! will be needed soon is asked for ahead (*posted*), and its answer is taken by whoever comes by later.
@@ -10,7 +10,7 @@ use cuesta_format::wire::{Request, Response};
 use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 /// Looks for an answer are made at every such turn, and at the first few.
-const LOOK_EVERY: u32 = 64;
+const POLL_EVERY: u32 = 64;
 
 /// What was asked for ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(crate) enum Subject {
 }
 
 /// The way to SharedFS.
-pub(crate) struct Asking {
+pub(crate) struct Requests {
     line: Mutex<Line>,
     /// Whether an answer is outstanding, to look at without the lock.
     outstanding: AtomicU32,
     /// Looks since the question.
-    turns: AtomicU32,
+    polls: AtomicU32,
 }
 
 struct Line {
@@ -45,10 +45,10 @@ pub(crate) trait Deliver {
     fn deliver(&self, subject: Subject, answer: Result<Response, Error>);
 }
 
-impl Asking {
-    pub(crate) fn new(link: Box<dyn Link>) -> Asking {
+impl Requests {
+    pub(crate) fn new(link: Box<dyn Link>) -> Requests {
         let line = Line { link, posted: None };
-        Asking { line: Mutex::new(line), outstanding: AtomicU32::new(0), turns: AtomicU32::new(0) }
+        Requests { line: Mutex::new(line), outstanding: AtomicU32::new(0), polls: AtomicU32::new(0) }
     }
 
     /// The descriptor of the way, by its number.
@@ -145,7 +145,7 @@ impl Asking {
         match line.link.post(request) {
             Ok(true) => {
                 line.posted = Some(subject);
-                self.turns.store(0, Ordering::Relaxed);
+                self.polls.store(0, Ordering::Relaxed);
                 self.outstanding.store(1, Ordering::Release);
             }
             Ok(false) => {
@@ -157,7 +157,7 @@ impl Asking {
     }
 
     /// Says what nobody waits to be answered: the last word.
-    pub(crate) fn part(&self, request: &Request) {
+    pub(crate) fn send_last(&self, request: &Request) {
         let mut line = self.line.lock();
         if let Ok(false) = line.link.post(request) {
             let _ = line.link.call(request, &mut Vec::new());
@@ -171,10 +171,10 @@ impl Asking {
 
     /// Takes the outstanding answer if it is there; most times it does not even look.
     #[inline]
-    pub(crate) fn look(&self, to: &impl Deliver) {
-        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
-        self.turns.store(turn, Ordering::Relaxed);
-        if (turn.is_power_of_two() || turn.is_multiple_of(LOOK_EVERY))
+    pub(crate) fn poll(&self, to: &impl Deliver) {
+        let count = self.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.store(count, Ordering::Relaxed);
+        if (count.is_power_of_two() || count.is_multiple_of(POLL_EVERY))
             && let Some(mut line) = self.line.try_lock()
         {
             self.collect(&mut line, false, to);
@@ -182,7 +182,7 @@ impl Asking {
     }
 
     /// Takes the outstanding answer, if there is to be one, as soon as it comes.
-    pub(crate) fn settle(&self, to: &impl Deliver) {
+    pub(crate) fn await_posted(&self, to: &impl Deliver) {
         self.collect(&mut self.line.lock(), true, to);
     }
 

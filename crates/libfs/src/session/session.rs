@@ -4,14 +4,14 @@
 //! Log growth is in `log_growth`, kicks and waits for digests are in `kicks`, counters and flags of the control pages are in `pages`.
 
 use crate::errno::{Error, unexpected};
-use crate::leases::parcels::Parcels;
+use crate::leases::parcel_store::ParcelStore;
 use crate::session::arenas::Arenas;
-use crate::session::control::{Incarnation, Notice, Told};
+use crate::session::control::{ClientMapping, Incarnation, NoticeMapping};
 use crate::session::credit::Credit;
 use crate::session::link::Link;
 use crate::session::open_slots::OpenSlots;
 use crate::session::quotas::{Payers, Quotas};
-use crate::session::requests::{Asking, Deliver, Subject};
+use crate::session::requests::{Deliver, Requests, Subject};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::STATE_CLOSED;
 use cuesta_format::entry::Salt;
@@ -49,17 +49,17 @@ pub(crate) struct Session {
     pub(crate) retired: AtomicU64,
     /// How often leases were given back.
     pub(crate) given_back: AtomicU64,
-    pub(crate) asking: Asking,
+    pub(crate) requests: Requests,
     pub(crate) credit: Credit,
     pub(crate) quotas: Quotas,
     /// What was granted ahead.
-    pub(crate) parcels: Parcels,
+    pub(crate) parcel_store: ParcelStore,
     /// The last report that nobody looked at yet.
     report: Mutex<Option<Report>>,
     /// `REPORT_NONE`, `REPORT_ASKED` or `REPORT_HERE`, to look at without a lock.
     report_state: AtomicU32,
-    pub(super) notice: Notice,
-    pub(super) told: Told,
+    pub(super) notice: NoticeMapping,
+    pub(super) client_page: ClientMapping,
     pub(crate) open_slots: Arc<OpenSlots>,
     /// The folder of lock files, by which processes keep the inodes they have descriptors of.
     pub(crate) references: RwLock<OwnedFd>,
@@ -105,33 +105,33 @@ impl Session {
             None => None,
             Some(profile) => Some(Emulated::new(profile, descriptors.pop().ok_or_else(missing)?)?),
         };
-        let [notice, told, kick, incarnation, references] =
+        let [notice, client_page, kick, incarnation, references] =
             <[OwnedFd; 5]>::try_from(descriptors).map_err(|_| missing())?;
         let incarnation = Incarnation::map(&incarnation, welcome.incarnation)?;
-        let notice = Notice::map(&notice)?;
-        let told = Told::map(&told)?;
+        let notice = NoticeMapping::map(&notice)?;
+        let client_page = ClientMapping::map(&client_page)?;
         let window = geometry.ring_bytes() + u64::from(geometry.overlap_slots()) * geometry.segment_bytes;
         let window = Window::reserve(window, welcome.medium)?;
         if let Some(emulated) = &emulated {
             window.emulate(emulated);
         }
         let salt = Salt::new(welcome.store, welcome.session, welcome.log_generation);
-        let appender = Appender::new(Ring::new(window, geometry), salt, welcome.start, told.mapping());
+        let appender = Appender::new(Ring::new(window, geometry), salt, welcome.start, client_page.mapping());
         let credit = Credit::new(&welcome);
         let session = Session {
             arenas: Arenas::new(geometry, welcome.medium, emulated),
             generation: AtomicU64::new(welcome.lease_generation.0),
             given_back: AtomicU64::new(0),
             retired: AtomicU64::new(welcome.start.0),
-            asking: Asking::new(link),
+            requests: Requests::new(link),
             credit,
             quotas: Quotas::default(),
-            parcels: Parcels::default(),
+            parcel_store: ParcelStore::default(),
             report: Mutex::new(None),
             report_state: AtomicU32::new(REPORT_NONE),
             notice,
-            open_slots: Arc::new(OpenSlots::new(told.clone())),
-            told,
+            open_slots: Arc::new(OpenSlots::new(client_page.clone())),
+            client_page,
             references: RwLock::new(references),
             incarnation,
             has_asked_for_marks: Mutex::new(false),
@@ -154,7 +154,7 @@ impl Session {
     /// The descriptors the session keeps open, by their numbers.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = i32> {
         let kept = [&self.kick, &self.references].map(|kept| kept.read().as_raw_fd());
-        self.asking.descriptor().into_iter().chain(kept)
+        self.requests.descriptor().into_iter().chain(kept)
     }
 
     /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is none of ours.
@@ -165,8 +165,8 @@ impl Session {
                 return std::mem::replace(&mut *kept, copy);
             }
         }
-        match self.asking.descriptor() {
-            Some(descriptor) if descriptor == number => self.asking.replace_descriptor(copy),
+        match self.requests.descriptor() {
+            Some(descriptor) if descriptor == number => self.requests.replace_descriptor(copy),
             _ => copy,
         }
     }
@@ -174,13 +174,13 @@ impl Session {
     /// Goes on with another daemon, which has taken the session up. No operation is in flight; what the log holds behind
     /// its new start is void.
     pub(crate) fn go_on(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
-        let [notice, told, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
+        let [notice, client_page, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
             .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
         if welcome.session != self.welcome.session || welcome.geometry != self.welcome.geometry {
             return Err(Error::Daemon("it took up another session".into()));
         }
         persist::announce(welcome.medium, welcome.persistence_domain);
-        self.told.replace(&told)?;
+        self.client_page.replace(&client_page)?;
         self.notice.replace(&notice)?;
         // Its number stays, by which others know it.
         rustix::io::dup3(&kick, &mut self.kick.write(), DupFlags::CLOEXEC)
@@ -215,11 +215,11 @@ impl Session {
 
     /// Vouches for everything that the client page calls completed.
     fn tell_log_generation(&self, log_generation: LogGeneration) {
-        self.told.page().log_generation.store(log_generation.0, Ordering::Release);
+        self.client_page.page().log_generation.store(log_generation.0, Ordering::Release);
     }
 
     pub(crate) fn log_generation(&self) -> LogGeneration {
-        LogGeneration(self.told.page().log_generation.load(Ordering::Acquire))
+        LogGeneration(self.client_page.page().log_generation.load(Ordering::Acquire))
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -228,7 +228,7 @@ impl Session {
 
     /// Asks SharedFS; a refusal is an error.
     pub(crate) fn call(&self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Error> {
-        self.asking.call(request, descriptors, self)
+        self.requests.call(request, descriptors, self)
     }
 
     /// Asks SharedFS something that needs no descriptors.
@@ -239,7 +239,7 @@ impl Session {
     /// Asks for a report ahead, unless one is on its way.
     pub(crate) fn post_report(&self, from: LogPosition, skip: u64) {
         self.report_state.store(REPORT_ASKED, Ordering::Relaxed);
-        if !self.asking.post(Subject::Report, &Request::Report { from, skip }, self) {
+        if !self.requests.post(Subject::Report, &Request::Report { from, skip }, self) {
             self.report_state.store(REPORT_NONE, Ordering::Relaxed);
         }
     }
@@ -291,7 +291,7 @@ impl Session {
     /// Says that nothing below `position` is read any more, and uses the space.
     pub(crate) fn set_retired(&self, position: LogPosition) {
         self.retired.store(position.0, Ordering::Release);
-        self.told.page().retired.store(position.0, Ordering::SeqCst);
+        self.client_page.page().retired.store(position.0, Ordering::SeqCst);
         self.appender.set_limit(self.slots.load(Ordering::Acquire), position);
     }
 
@@ -345,7 +345,7 @@ impl Deliver for Session {
             // What cannot be read is not there: whoever wants it asks, and is told why.
             Subject::Ahead => {
                 if let Ok(Response::Ahead(parcel)) = answer {
-                    let _ = self.parcels.add(parcel);
+                    let _ = self.parcel_store.add(parcel);
                 }
             }
         }

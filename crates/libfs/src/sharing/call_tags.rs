@@ -43,11 +43,11 @@ pub trait CallingProcess: Send + Sync {
 
 /// What an entry is to the call that logs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum EntryRole {
     /// By it the call takes effect.
     Effect,
     /// Logging it twice is logging it once.
-    Beside,
+    Idempotent,
 }
 
 /// The tag of the call that this thread executes.
@@ -57,9 +57,9 @@ pub(super) fn tag_of_thread() -> Option<CallTag> {
 }
 
 /// Sets the thread's tag back.
-struct Before(Option<CallTag>);
+struct RestoreTag(Option<CallTag>);
 
-impl Drop for Before {
+impl Drop for RestoreTag {
     fn drop(&mut self) {
         TAG.set(self.0);
     }
@@ -68,14 +68,14 @@ impl Drop for Before {
 /// Executes a caller's call: the entry by which it takes effect carries `tag`, in a session that was told that it
 /// [executes calls of others](Client::execute_for_callers).
 pub fn tagged<T>(tag: CallTag, call: impl FnOnce() -> T) -> T {
-    let _before = Before(TAG.replace(Some(tag)));
+    let _restore = RestoreTag(TAG.replace(Some(tag)));
     call()
 }
 
 /// Forgets the thread's process.
-struct Unwanted;
+struct ForgetProcess;
 
-impl Drop for Unwanted {
+impl Drop for ForgetProcess {
     fn drop(&mut self) {
         PROCESS.set(None);
     }
@@ -84,7 +84,7 @@ impl Drop for Unwanted {
 /// Executes calls of a process: a tagged one that has not taken effect when the process is gone fails with [`Error::Withdrawn`].
 pub fn while_wanted<T>(process: &Arc<dyn CallingProcess>, calls: impl FnOnce() -> T) -> T {
     PROCESS.set(Some(Arc::clone(process)));
-    let _unwanted = Unwanted;
+    let _forget = ForgetProcess;
     calls()
 }
 

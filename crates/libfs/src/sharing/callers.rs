@@ -34,7 +34,7 @@ impl Client {
     /// The last call of a slot that took effect. Everything is known that this session did, or one that ended before.
     pub fn last_call(&self, slot: CallSlot) -> Result<Option<CallRecord>, Error> {
         self.check_alive()?;
-        self.asking(|| {
+        self.with_daemon(|| {
             self.digest_own_log()?;
             match self.session.ask(&Request::Call { slot })? {
                 Response::Call(record) => Ok(record),
@@ -45,10 +45,10 @@ impl Client {
 
     /// What is kept of a caller's calls goes: it is gone, and asks for none of them again.
     pub fn forget_caller(&self, caller: Caller) -> Result<(), Error> {
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let operation = Operation::ForgetCaller { caller };
-            turn.prepare(operation.body_bytes(), 0)?;
-            turn.append(&operation).map(drop)
+            attempt.prepare(operation.body_bytes(), 0)?;
+            attempt.append(&operation).map(drop)
         })
     }
 }

@@ -49,14 +49,15 @@ impl Client {
     #[inline]
     pub(crate) fn note_path(&self) {
         if self.counts_names() && SEEN.get().is_none() {
-            SEEN.set(Some(self.names.count.load(Ordering::Acquire)));
+            SEEN.set(Some(self.name_changes.count.load(Ordering::Acquire)));
         }
     }
 
     /// Whether the paths that the attempt followed lead where they did.
     #[inline]
     pub(crate) fn is_one_instant(&self) -> bool {
-        !self.counts_names() || SEEN.get().is_none_or(|seen| seen == self.names.count.load(Ordering::Acquire))
+        !self.counts_names()
+            || SEEN.get().is_none_or(|seen| seen == self.name_changes.count.load(Ordering::Acquire))
     }
 
     /// Compares the counts, and keeps other entries of this kind out until the guard is dropped. Call with the inodes' locks held.
@@ -72,12 +73,12 @@ impl Client {
         if SEEN.get().is_none() && !changes_paths {
             return Ok(None);
         }
-        let appending = self.names.appending.lock();
+        let appending = self.name_changes.appending.lock();
         if !self.is_one_instant() {
             return Err(Halt::Again);
         }
         if changes_paths {
-            self.names.count.fetch_add(1, Ordering::AcqRel);
+            self.name_changes.count.fetch_add(1, Ordering::AcqRel);
         }
         Ok(Some(appending))
     }

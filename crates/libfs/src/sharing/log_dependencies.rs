@@ -8,7 +8,7 @@
 //! A session logs an entry [`Operation::DependOn`] before the first entry that depends. An `fsync` waits for its own log and for what that
 //! depends on.
 
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::{Error, unexpected};
@@ -26,9 +26,9 @@ thread_local! {
 }
 
 /// Sets the thread's dependency back.
-struct Before(Option<LogDependency>);
+struct RestoreDependency(Option<LogDependency>);
 
-impl Drop for Before {
+impl Drop for RestoreDependency {
     fn drop(&mut self) {
         SENT_BEHIND.set(self.0);
     }
@@ -36,7 +36,7 @@ impl Drop for Before {
 
 /// In the daemon: performs an operation that its sender sent behind a part of its own log.
 pub fn behind<T>(part: Option<LogDependency>, operation: impl FnOnce() -> T) -> T {
-    let _before = Before(SENT_BEHIND.replace(part));
+    let _restore = RestoreDependency(SENT_BEHIND.replace(part));
     operation()
 }
 
@@ -103,7 +103,7 @@ impl Client {
     }
 
     fn depend_on(&self, dependency: LogDependency) -> Result<(), Error> {
-        self.operate(|turn| turn.append_dependency(dependency))
+        self.operate(|attempt| attempt.append_dependency(dependency))
     }
 
     /// In SharedFS's own session: the disk has what its log depends on when this returns.
@@ -147,7 +147,7 @@ impl Client {
     }
 }
 
-impl Turn<'_> {
+impl Attempt<'_> {
     fn append_dependency(&mut self, dependency: LogDependency) -> Result<(), Halt> {
         let operation = Operation::DependOn { dependency };
         self.is_dependency = true;

@@ -5,11 +5,11 @@
 //! the opening session puts that number in a slot, and the daemon makes the file with it. The opening session sends its first operations on the
 //! file as well, so that a short file needs no lease.
 
-use crate::calls::names::make::Making;
+use crate::calls::names::make::NewInode;
 use crate::client::client::Client;
 use crate::errno::Error;
 use crate::open_files::open_file::OpenFile;
-use crate::open_files::opened::Opened;
+use crate::open_files::open_handle::OpenHandle;
 use crate::paths::access_list::NewMode;
 use crate::paths::credentials::Credentials;
 use crate::paths::path::Base;
@@ -23,7 +23,7 @@ const TERM_MS: u32 = 20;
 
 /// A file that is open, and about to be made.
 #[derive(Debug)]
-pub struct Awaited(Opened);
+pub struct Awaited(OpenHandle);
 
 impl Client {
     /// Marks a file as open, by `flags`, that is to have this number.
@@ -48,7 +48,7 @@ impl Client {
 
     /// In the daemon: a number for a file that is to be made.
     pub fn reserve_number(&self) -> Result<InodeNumber, Error> {
-        self.operate(|turn| turn.number())
+        self.operate(|attempt| attempt.number())
     }
 
     /// In the daemon: makes a file with a number that was reserved. A name that is there is [`Error::Exists`], whatever it names.
@@ -63,7 +63,7 @@ impl Client {
     ) -> Result<InodeRecord, Error> {
         let reserved = Cell::new(Some(number));
         let number = Some(&reserved);
-        let making = Making { kind: FileKind::File, mode, device: 0, target: b"", open: false, number };
-        self.make_at(credentials, base, path, &making)
+        let new_inode = NewInode { kind: FileKind::File, mode, device: 0, target: b"", open: false, number };
+        self.make_at(credentials, base, path, &new_inode)
     }
 }

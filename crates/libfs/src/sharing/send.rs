@@ -1,4 +1,4 @@
-//! Sending operations on contended files to SharedFS.
+//! SendingNames operations on contended files to SharedFS.
 //!
 //! A file that several sessions change would move between them with each operation. SharedFS keeps the lease of such a file in a session of its
 //! own, and says so when a session asks for the lease ([`cuesta_format::wire::Response::Shipped`]). A session with a [`Shipper`] sends its
@@ -42,7 +42,7 @@ impl Client {
     }
 
     /// The way for an operation on a file that SharedFS is known to have.
-    fn way_for(&self, inode: &Inode) -> Option<&dyn Shipper> {
+    fn shipper_for(&self, inode: &Inode) -> Option<&dyn Shipper> {
         let shipper = self.shipping.shipper.get()?;
         // A lease that was taken meanwhile, perhaps by what this session just sent, is none.
         let has_lease = || inode.state.read().lease.is_some() && !self.session.is_fenced();
@@ -80,7 +80,7 @@ impl Client {
 
     /// Has SharedFS change a file that it is known to have. `None`: it is to be done here.
     pub(crate) fn ship_change(&self, file: &OpenFile, change: ShippedChange) -> Option<Result<(), Error>> {
-        let shipper = self.way_for(file.inode_ref())?;
+        let shipper = self.shipper_for(file.inode_ref())?;
         match shipper.change(&self.shipped_file(file), change) {
             Err(Error::Shipped(_)) => None,
             changed => Some(changed),
@@ -94,7 +94,7 @@ impl Client {
         file: &OpenFile,
         set: SetAttributes,
     ) -> Option<Result<(), Error>> {
-        let shipper = self.way_for(file.inode_ref())?;
+        let shipper = self.shipper_for(file.inode_ref())?;
         match shipper.set_attributes(credentials, &self.shipped_file(file), set) {
             Err(Error::Shipped(_)) => None,
             set => Some(set),
@@ -103,7 +103,7 @@ impl Client {
 
     /// What SharedFS says of a file that it is known to have. `None`: it is to be found out here.
     pub(crate) fn ship_stat(&self, file: &OpenFile) -> Option<Result<InodeRecord, Error>> {
-        let shipper = self.way_for(file.inode_ref())?;
+        let shipper = self.shipper_for(file.inode_ref())?;
         match shipper.record(&self.shipped_file(file)) {
             Err(Error::Shipped(_)) => None,
             record => Some(record),

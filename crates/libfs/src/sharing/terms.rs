@@ -16,18 +16,18 @@ thread_local! {
 }
 
 /// Says that calls of this thread may be sent no more.
-pub(super) struct Sending;
+pub(super) struct SendingNames;
 
-impl Drop for Sending {
+impl Drop for SendingNames {
     fn drop(&mut self) {
         SENDS_NAMES.set(false);
     }
 }
 
 /// From now on the calling thread may send calls on names, until the guard is dropped.
-pub(super) fn send_names() -> Sending {
+pub(super) fn send_names() -> SendingNames {
     SENDS_NAMES.set(true);
-    Sending
+    SendingNames
 }
 
 /// What the calling thread's call would send rather than have the lease of a directory.

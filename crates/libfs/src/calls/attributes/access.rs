@@ -19,8 +19,8 @@ impl Client {
         if rights & !7 != 0 {
             return Err(Error::Invalid);
         }
-        self.operate(|_turn| {
-            let record = self.glance(credentials, base, path, follow)?;
+        self.operate(|_attempt| {
+            let record = self.record_at_path(credentials, base, path, follow)?;
             if record.access_list {
                 let (inode, _) = self.find(credentials, base, path, follow)?;
                 return self.reading(&inode)?.check(credentials, rights);
@@ -31,6 +31,6 @@ impl Client {
 
     /// Whether `credentials` have `rights` (bits of `R_OK`, `W_OK`, `X_OK`) to what an open file is of.
     pub fn access_open(&self, credentials: &Credentials, file: &OpenFile, rights: u32) -> Result<(), Error> {
-        self.operate(|_turn| self.reading(file.inode_ref())?.check(credentials, rights))
+        self.operate(|_attempt| self.reading(file.inode_ref())?.check(credentials, rights))
     }
 }

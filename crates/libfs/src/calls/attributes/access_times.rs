@@ -41,7 +41,7 @@ impl Client {
 
     /// The file was read other than by this session's calls: from the kernel's cache.
     pub fn note_read(&self, file: &OpenFile) -> Result<(), Error> {
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let inode = file.inode_ref();
             let state = self.reading(inode)?;
             self.note_access(file.flags(), inode, &state);

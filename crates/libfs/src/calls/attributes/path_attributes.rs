@@ -3,7 +3,7 @@
 //! Programs that go through a tree look at most of it once and open little of it. What came in a parcel and nobody
 //! changed is answered from there: no inode is made of it, and the parcel keeps it for whoever wants more.
 
-use crate::cache::directory_content::{Known, Named};
+use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::Inode;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
@@ -16,7 +16,7 @@ use cuesta_format::{FileKind, InodeNumber, InodeRecord, NAME_BYTES_MAX};
 
 /// What a look came upon.
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
-enum Seen {
+enum PathEnd {
     Record(InodeRecord),
     Inode(Arc<Inode>),
     /// The path is not as plain as that.
@@ -25,34 +25,34 @@ enum Seen {
 
 impl Client {
     /// The attributes of what a path names. Within an attempt.
-    pub(crate) fn glance(
+    pub(crate) fn record_at_path(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
         follow: bool,
     ) -> Result<InodeRecord, Halt> {
-        match self.see(credentials, base, path, follow)? {
-            Seen::Record(record) => Ok(record),
-            Seen::Inode(inode) => self.attributes_of(&inode),
-            Seen::More => self.attributes_of(&self.find(credentials, base, path, follow)?.0),
+        match self.path_end(credentials, base, path, follow)? {
+            PathEnd::Record(record) => Ok(record),
+            PathEnd::Inode(inode) => self.attributes_of(&inode),
+            PathEnd::More => self.attributes_of(&self.find(credentials, base, path, follow)?.0),
         }
     }
 
-    fn see(
+    fn path_end(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
         follow: bool,
-    ) -> Result<Seen, Halt> {
+    ) -> Result<PathEnd, Halt> {
         if let (Base::Inode(number), b"") = (base, path)
-            && let Some(record) = self.session.parcels.look(number, attributes)
+            && let Some(record) = self.session.parcel_store.look(number, attributes)
         {
             self.saw_ahead(number);
-            return Ok(Seen::Record(record));
+            return Ok(PathEnd::Record(record));
         }
-        let Some((above, name)) = plain_end(path) else { return Ok(Seen::More) };
+        let Some((above, name)) = plain_end(path) else { return Ok(PathEnd::More) };
         let directory = if above.is_empty() {
             self.start(base)?
         } else {
@@ -60,29 +60,31 @@ impl Client {
             match found.and_then(|found| Ok(found.existing()?)) {
                 Ok((directory, _)) => directory,
                 // Why not is said of the whole path.
-                Err(Halt::Failed(_)) => return Ok(Seen::More),
+                Err(Halt::Failed(_)) => return Ok(PathEnd::More),
                 Err(halt) => return Err(halt),
             }
         };
         let state = self.reading(&directory)?;
-        let Some(content) = state.directory() else { return Ok(Seen::More) };
+        let Some(content) = state.directory() else { return Ok(PathEnd::More) };
         state.check(credentials, EXECUTE)?;
         // The directory stays as it is until what it names was seen, too.
         match content.find(name, self.session.retired()) {
-            Known::Present(Named { kind: FileKind::Symlink, .. }) if follow => Ok(Seen::More),
-            Known::Present(Named { inode, kind }) => Ok(match self.session.parcels.look(inode, attributes) {
-                Some(record) => {
-                    self.saw_ahead(inode);
-                    Seen::Record(record)
-                }
-                None => {
-                    let below =
-                        if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };
-                    Seen::Inode(self.cache.get_or_insert_below(inode, below))
-                }
-            }),
-            Known::Absent => Err(Error::NotFound.into()),
-            Known::Unknown => Ok(Seen::More),
+            NameState::Present(NameTarget { kind: FileKind::Symlink, .. }) if follow => Ok(PathEnd::More),
+            NameState::Present(NameTarget { inode, kind }) => {
+                Ok(match self.session.parcel_store.look(inode, attributes) {
+                    Some(record) => {
+                        self.saw_ahead(inode);
+                        PathEnd::Record(record)
+                    }
+                    None => {
+                        let below =
+                            if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };
+                        PathEnd::Inode(self.cache.get_or_insert_below(inode, below))
+                    }
+                })
+            }
+            NameState::Absent => Err(Error::NotFound.into()),
+            NameState::Unknown => Ok(PathEnd::More),
         }
     }
 }

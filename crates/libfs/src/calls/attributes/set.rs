@@ -2,7 +2,7 @@
 
 use crate::cache::inode::{Content, Inode, State};
 use crate::calls::attributes::values::{SetAttributes, SetTime};
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -30,12 +30,12 @@ impl Client {
             }
         }
         loop {
-            let loses_capability = self.operate(|turn| {
+            let loses_capability = self.operate(|attempt| {
                 let inode = match target {
                     Target::File(file) => Arc::clone(file.inode_ref()),
                     Target::Path { base, path, follow } => self.find(credentials, base, path, follow)?.0,
                 };
-                Ok(self.set_attributes_of(turn, credentials, &inode, set)?.then_some(inode))
+                Ok(self.set_attributes_of(attempt, credentials, &inode, set)?.then_some(inode))
             })?;
             match loses_capability {
                 Some(inode) => self.take_capability(&inode)?,
@@ -47,18 +47,18 @@ impl Client {
     /// Sets attributes, unless (`true`) capabilities must go first, which a file's new owner does not give.
     fn set_attributes_of(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
         inode: &Arc<Inode>,
         set: SetAttributes,
     ) -> Result<bool, Halt> {
         let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
-        turn.prepare_effect(empty.body_bytes(), 0)?;
+        attempt.prepare_effect(empty.body_bytes(), 0)?;
         let mut state = self.changing(inode)?;
         if state.released {
             return Err(Halt::Again);
         }
-        let Some(attributes) = decide(credentials, &state, set, turn.now)? else {
+        let Some(attributes) = decide(credentials, &state, set, attempt.now)? else {
             return Ok(false);
         };
         if set.changes_owner() && state.kind() != FileKind::Directory && state.may_hold_capability() {
@@ -68,7 +68,7 @@ impl Client {
             self.set_mapped_time(mapped, modified)?;
         }
         let passes = credentials.may(Capability::PassQuotas);
-        let owners = if turn.is_charged() && !passes {
+        let owners = if attempt.is_charged() && !passes {
             let owner = attributes.uid.filter(|&uid| uid != state.record.uid);
             Payers::new_owners(owner, attributes.gid.filter(|&gid| gid != state.record.gid))
         } else {
@@ -77,12 +77,12 @@ impl Client {
         if !owners.is_empty() {
             if state.file().is_some_and(|content| content.unknown_from().is_some()) {
                 drop(state);
-                self.learn_extents(inode)?;
+                self.fetch_extents(inode)?;
                 return Err(Halt::Again);
             }
-            self.charge_new_owners(turn, &state, owners)?;
+            self.charge_new_owners(attempt, &state, owners)?;
         }
-        let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
+        let appended = attempt.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;
         if let Some(mode) = attributes.mode {
             record.mode = record.mode & libc::S_IFMT | mode;
@@ -90,7 +90,7 @@ impl Client {
         record.uid = attributes.uid.unwrap_or(record.uid);
         record.gid = attributes.gid.unwrap_or(record.gid);
         record.modified = attributes.modified.unwrap_or(record.modified);
-        record.changed = turn.now;
+        record.changed = attempt.now;
         state.logged = appended.end;
         if let Some(accessed) = attributes.accessed {
             inode.set_accessed(accessed);
@@ -99,13 +99,18 @@ impl Client {
     }
 
     /// What an inode has goes with it to its new owner and group.
-    fn charge_new_owners(&self, turn: &mut Turn<'_>, state: &State, owners: Payers) -> Result<(), Halt> {
+    fn charge_new_owners(
+        &self,
+        attempt: &mut Attempt<'_>,
+        state: &State,
+        owners: Payers,
+    ) -> Result<(), Halt> {
         let blocks = match &state.content {
             Content::File(content) => content.blocks(state.record.size, state.record.blocks),
             Content::Mapped(mapped) => self.mapped_blocks(mapped, &state.record)?,
             _ => 0,
         };
-        turn.charge(owners, Amounts { blocks, inodes: 1 })
+        attempt.charge(owners, Amounts { blocks, inodes: 1 })
     }
 }
 

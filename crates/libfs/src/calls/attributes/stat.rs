@@ -20,7 +20,7 @@ impl Client {
         path: &[u8],
         follow: bool,
     ) -> Result<Stat, Error> {
-        self.operate(|_turn| Ok(Stat { record: self.glance(credentials, base, path, follow)? }))
+        self.operate(|_attempt| Ok(Stat { record: self.record_at_path(credentials, base, path, follow)? }))
     }
 
     /// `fstat`.
@@ -28,7 +28,7 @@ impl Client {
         if let Some(shipped) = self.ship_stat(file) {
             return Ok(Stat { record: shipped? });
         }
-        self.operate(|_turn| Ok(Stat { record: self.attributes_of(file.inode_ref())? }))
+        self.operate(|_attempt| Ok(Stat { record: self.attributes_of(file.inode_ref())? }))
     }
 
     /// What `stat` tells of an inode. Within an attempt.
@@ -46,7 +46,7 @@ impl Client {
 
     /// The present version of an open file's inode.
     pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let state = self.reading(file.inode_ref())?;
             // Stores through mappings change a file, and nobody is told.
             let filled = if state.mapped().is_some() { next_fill() } else { state.filled };

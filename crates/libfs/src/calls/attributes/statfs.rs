@@ -15,7 +15,7 @@ impl Client {
     /// ([`cuesta_format::InodeRecord::tree`]) has a part in them.
     pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
         self.check_alive()?;
-        match self.asking(|| {
+        match self.with_daemon(|| {
             self.count_what_was_done()?;
             self.session.ask(&Request::Statfs { tree })
         })? {

@@ -7,7 +7,7 @@
 use crate::cache::inode::State;
 use crate::calls::data::allocation::Allocation;
 use crate::calls::data::limits::too_big;
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -101,15 +101,15 @@ impl Client {
     fn extend(&self, file: &OpenFile, range: &Range<u64>, end: u64) -> Result<bool, Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
-        self.operate(|turn| {
-            turn.prepare_effect(0, cost::of_truncation(end))?;
+        self.operate(|attempt| {
+            attempt.prepare_effect(0, cost::of_truncation(end))?;
             let state = self.changing(inode)?;
             let size = state.record.size.max(end);
             if state.mapped().is_some() {
                 return Ok(false);
             }
-            let mut state = self.check_quotas(turn, file, state, range)?;
-            self.truncate_locked(turn, inode, &mut state, size)?;
+            let mut state = self.check_quotas(attempt, file, state, range)?;
+            self.truncate_locked(attempt, inode, &mut state, size)?;
             Ok(true)
         })
     }
@@ -117,10 +117,10 @@ impl Client {
     fn clear(&self, file: &OpenFile, range: &Range<u64>, grow: bool) -> Result<bool, Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let (offset, length) = (range.start, range.end - range.start);
             let operation = Operation::Clear { inode: inode.number, offset, length, grow };
-            turn.prepare_effect(operation.body_bytes(), cost::of_clearing(range))?;
+            attempt.prepare_effect(operation.body_bytes(), cost::of_clearing(range))?;
             let mut state = self.changing(inode)?;
             if state.mapped().is_some() {
                 return Ok(false);
@@ -130,9 +130,9 @@ impl Client {
                 if range.end > size {
                     self.check_growth(range.end)?;
                 }
-                state = self.check_quotas(turn, file, state, range)?;
+                state = self.check_quotas(attempt, file, state, range)?;
             }
-            let appended = turn.append(&operation)?;
+            let appended = attempt.append(&operation)?;
             let held = if range.end < size { range.end } else { size.next_multiple_of(BLOCK_BYTES) };
             if let Some(content) = state.file_mut()
                 && content.clear(range.start..held, appended.position)
@@ -142,7 +142,7 @@ impl Client {
             if grow {
                 state.record.size = size.max(range.end);
             }
-            state.touch_content(turn.now);
+            state.touch_content(attempt.now);
             state.logged = appended.end;
             Ok(true)
         })
@@ -151,21 +151,21 @@ impl Client {
     /// Whoever is charged for the file must have room for what it does not have of `range`.
     fn check_quotas<'f>(
         &self,
-        turn: &Turn<'_>,
+        attempt: &Attempt<'_>,
         file: &'f OpenFile,
         state: RwLockWriteGuard<'f, State>,
         range: &Range<u64>,
     ) -> Result<RwLockWriteGuard<'f, State>, Halt> {
-        let payers = turn.payers(&state.record, file.writer);
+        let payers = attempt.payers(&state.record, file.writer);
         if payers.is_empty() {
             return Ok(state);
         }
         let Some(missing) = state.missing(range.clone()) else {
             drop(state);
-            self.learn_extents(file.inode_ref())?;
+            self.fetch_extents(file.inode_ref())?;
             return Err(Halt::Again);
         };
-        turn.check_room(payers, missing)?;
+        attempt.check_room(payers, missing)?;
         Ok(state)
     }
 
@@ -176,9 +176,9 @@ impl Client {
         }
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let operation = Operation::Shift { inode: inode.number, offset, length, insert };
-            turn.prepare_effect(operation.body_bytes(), 0)?;
+            attempt.prepare_effect(operation.body_bytes(), 0)?;
             let mut state = self.changing(inode)?;
             if state.mapped().is_some() {
                 return Ok(false);
@@ -199,13 +199,13 @@ impl Client {
             if !content.may_shift() {
                 let is_clean = content.is_clean();
                 drop(state);
-                self.learn_extents(inode)?;
+                self.fetch_extents(inode)?;
                 return Err(if is_clean { Halt::Again } else { Halt::Undigested });
             }
-            let appended = turn.append(&operation)?;
+            let appended = attempt.append(&operation)?;
             content.shift(range.clone(), insert);
             state.record.size = shifted;
-            state.touch_content(turn.now);
+            state.touch_content(attempt.now);
             state.logged = appended.end;
             Ok(true)
         })

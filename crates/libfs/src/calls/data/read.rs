@@ -16,7 +16,7 @@ use cuesta_media::{AccessError, UserSliceMut, planted};
 const DOUBTS_MAX: u32 = 1000;
 
 /// Why a read cannot go on under the lock.
-enum Stop {
+enum ReadStop {
     Extents,
     Arena(ArenaId),
     Doubtful(BlockAddress),
@@ -92,7 +92,7 @@ impl Client {
     ) -> Result<usize, Error> {
         let inode = file.inode_ref();
         let mut doubts = 0;
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             loop {
                 let state = self.reading_or_ship(inode, ships)?;
                 if let Some(mapped) = state.mapped().map(Arc::clone) {
@@ -105,16 +105,16 @@ impl Client {
                         self.note_access(file.flags(), inode, &state);
                         return Ok(bytes);
                     }
-                    Err(Stop::Failed(error)) => return Err(error.into()),
-                    Err(Stop::Extents) => {
+                    Err(ReadStop::Failed(error)) => return Err(error.into()),
+                    Err(ReadStop::Extents) => {
                         drop(state);
-                        self.learn_extents(inode)?;
+                        self.fetch_extents(inode)?;
                     }
-                    Err(Stop::Arena(arena)) => {
+                    Err(ReadStop::Arena(arena)) => {
                         drop(state);
                         self.session.map_arena(arena)?;
                     }
-                    Err(Stop::Doubtful(address)) => {
+                    Err(ReadStop::Doubtful(address)) => {
                         drop(state);
                         doubts += 1;
                         if doubts > DOUBTS_MAX || self.is_damaged(inode, address)? {
@@ -127,10 +127,15 @@ impl Client {
     }
 
     #[inline]
-    fn read_locked(&self, state: &State, out: &mut [UserSliceMut<'_>], offset: u64) -> Result<usize, Stop> {
+    fn read_locked(
+        &self,
+        state: &State,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, ReadStop> {
         let size = state.record.size;
         let Some(content) = state.file() else {
-            return Err(Stop::Failed(Error::Invalid));
+            return Err(ReadStop::Failed(Error::Invalid));
         };
         let mut at = offset;
         for slice in out {
@@ -148,7 +153,7 @@ impl Client {
                         let mut part = part;
                         part.clear().map(|()| bytes).map_err(AccessError::Fault)
                     }
-                    Source::Unknown => return Err(Stop::Extents),
+                    Source::Unknown => return Err(ReadStop::Extents),
                 };
                 match copied {
                     Ok(bytes) => {
@@ -163,7 +168,7 @@ impl Client {
                             Err(self.why_faulted(source, state.record.inode))
                         };
                     }
-                    Err(outside) => return Err(Stop::Failed(Error::Daemon(outside.to_string()))),
+                    Err(outside) => return Err(ReadStop::Failed(Error::Daemon(outside.to_string()))),
                 }
             }
         }
@@ -172,39 +177,39 @@ impl Client {
 
     /// Why the first byte from there could not be copied: because of the program's memory, or of the medium.
     #[cold]
-    fn why_faulted(&self, source: Source, inode: InodeNumber) -> Stop {
+    fn why_faulted(&self, source: Source, inode: InodeNumber) -> ReadStop {
         let mut byte = [0];
         match source {
             Source::Log(position) if self.session.appender.ring().read(position, &mut byte).is_err() => {
-                Stop::Failed(Error::Content(inode))
+                ReadStop::Failed(Error::Content(inode))
             }
             Source::Arena(address) => {
                 let (geometry, address) = (self.session.geometry(), BlockAddress(address));
                 let mapping = self.session.arenas.get(geometry.arena(address));
                 let offset = geometry.arena_offset(address);
                 match mapping.map(|mapping| mapping.read(offset, &mut byte)) {
-                    Some(Err(_)) => Stop::Doubtful(address),
-                    _ => Stop::Failed(Error::Fault),
+                    Some(Err(_)) => ReadStop::Doubtful(address),
+                    _ => ReadStop::Failed(Error::Fault),
                 }
             }
-            _ => Stop::Failed(Error::Fault),
+            _ => ReadStop::Failed(Error::Fault),
         }
     }
 
     /// Copies out of one arena, as far as `out` and the arena reach.
     #[inline]
-    fn read_arena(&self, address: u64, out: UserSliceMut<'_>) -> Result<Result<u64, AccessError>, Stop> {
+    fn read_arena(&self, address: u64, out: UserSliceMut<'_>) -> Result<Result<u64, AccessError>, ReadStop> {
         let geometry = self.session.geometry();
         let block = BlockAddress(address);
         let arena = geometry.arena(block);
         let offset = geometry.arena_offset(block);
         let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
-        let mapping = self.session.arenas.get(arena).ok_or(Stop::Arena(arena))?;
+        let mapping = self.session.arenas.get(arena).ok_or(ReadStop::Arena(arena))?;
         let (part, _) = out.split_at(bytes as usize);
         if geometry.checks_content
             && let Some(address) = doubtful(mapping, geometry, (block, bytes))
         {
-            return Err(Stop::Doubtful(address));
+            return Err(ReadStop::Doubtful(address));
         }
         Ok(mapping.read_user(offset, part).map(|()| bytes))
     }
@@ -219,7 +224,7 @@ impl Client {
     }
 
     /// Fetches extents that are not known yet.
-    pub(crate) fn learn_extents(&self, inode: &Inode) -> Result<(), Error> {
+    pub(crate) fn fetch_extents(&self, inode: &Inode) -> Result<(), Error> {
         let mut state = inode.state.write();
         let Some(content) = state.file_mut() else {
             return Ok(());

@@ -46,7 +46,7 @@ impl Client {
     pub fn find_boundary(&self, file: &OpenFile, offset: i64, data: bool) -> Result<u64, Error> {
         let offset = u64::try_from(offset).map_err(|_| Error::NoData)?;
         let inode = file.inode_ref();
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             loop {
                 let state = self.reading(inode)?;
                 let size = state.record.size;
@@ -66,7 +66,7 @@ impl Client {
                 drop(state);
                 match found {
                     Ok(found) => return Ok(found.ok_or(Error::NoData)?),
-                    Err(()) => self.learn_extents(inode)?,
+                    Err(()) => self.fetch_extents(inode)?,
                 }
             }
         })

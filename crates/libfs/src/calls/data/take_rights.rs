@@ -16,9 +16,9 @@ impl Client {
     /// goes under it.
     pub(crate) fn take_rights(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
         self.take_capability(inode)?;
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
-            turn.prepare(empty.body_bytes(), 0)?;
+            attempt.prepare(empty.body_bytes(), 0)?;
             let mut state = self.changing(inode)?;
             let taken = writer.takes(&state.record);
             if taken == 0 || state.released {
@@ -26,9 +26,9 @@ impl Client {
             }
             let mode = state.record.mode & !taken;
             let attributes = Attributes { mode: Some(mode & 0o7777), ..Attributes::default() };
-            let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
+            let appended = attempt.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
             state.record.mode = mode;
-            state.record.changed = turn.now;
+            state.record.changed = attempt.now;
             state.logged = appended.end;
             Ok(())
         })
@@ -36,7 +36,7 @@ impl Client {
 
     /// Does to a file what a write by `credentials` does before it writes. Says whether anything was taken.
     pub fn take_rights_of(&self, credentials: &Credentials, number: InodeNumber) -> Result<bool, Error> {
-        let found = self.operate(|_turn| {
+        let found = self.operate(|_attempt| {
             let (inode, kind) = self.find(credentials, Base::Inode(number), b"", false)?;
             if kind != FileKind::File {
                 return Ok(None);

@@ -2,7 +2,7 @@
 
 use crate::cache::inode::{Inode, State};
 use crate::calls::data::limits::{checked_size, too_big};
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -25,7 +25,7 @@ impl Client {
     ) -> Result<(), Error> {
         let size = checked_size(size)?;
         loop {
-            let loses_rights = self.operate(|turn| {
+            let loses_rights = self.operate(|attempt| {
                 let found = self.walk(credentials, base, path, Follow::Always)?;
                 let is_confined = self.check_confined(credentials, &found, Rights::TRUNCATE);
                 let (inode, kind) = found.existing()?;
@@ -34,7 +34,7 @@ impl Client {
                     FileKind::Directory => return Err(Error::IsDirectory.into()),
                     _ => return Err(Error::Invalid.into()),
                 }
-                turn.prepare_effect(0, cost::of_truncation(size))?;
+                attempt.prepare_effect(0, cost::of_truncation(size))?;
                 let mut state = self.changing(&inode)?;
                 if state.released {
                     return Err(Halt::Again);
@@ -47,7 +47,7 @@ impl Client {
                     drop(state);
                     return Ok(Some((inode, writer)));
                 }
-                self.truncate_locked(turn, &inode, &mut state, size)?;
+                self.truncate_locked(attempt, &inode, &mut state, size)?;
                 Ok(None)
             })?;
             match loses_rights {
@@ -65,7 +65,7 @@ impl Client {
         if file.kind() != FileKind::File {
             return Err(Error::Invalid);
         }
-        if !file.may_cut {
+        if !file.may_truncate {
             return Err(Error::Denied);
         }
         if let Some(shipped) = self.ship_change(file, ShippedChange::Truncate { size: size as i64 }) {
@@ -73,13 +73,13 @@ impl Client {
         }
         let inode = file.inode_ref();
         loop {
-            let done = self.operate(|turn| {
-                turn.prepare_effect(0, cost::of_truncation(size))?;
+            let done = self.operate(|attempt| {
+                attempt.prepare_effect(0, cost::of_truncation(size))?;
                 let mut state = self.changing(inode)?;
                 if state.loses_rights(file.writer) {
                     return Ok(false);
                 }
-                self.truncate_locked(turn, inode, &mut state, size)?;
+                self.truncate_locked(attempt, inode, &mut state, size)?;
                 Ok(true)
             })?;
             if done {
@@ -92,7 +92,7 @@ impl Client {
     /// Appends a prepared truncation and applies it.
     pub(crate) fn truncate_locked(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         inode: &Inode,
         state: &mut State,
         size: u64,
@@ -104,14 +104,14 @@ impl Client {
         if size > old_size {
             self.check_growth(size)?;
         }
-        let appended = turn.append(&Operation::Truncate { inode: inode.number, size })?;
+        let appended = attempt.append(&Operation::Truncate { inode: inode.number, size })?;
         if let Some(content) = state.file_mut()
             && content.truncate(old_size, size, appended.position)
         {
             self.truncations.lock().push_back((appended.position, inode.number));
         }
         state.record.size = size;
-        state.touch_content(turn.now);
+        state.touch_content(attempt.now);
         state.logged = appended.end;
         Ok(())
     }

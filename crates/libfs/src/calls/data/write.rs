@@ -4,7 +4,7 @@
 //! [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
 
 use crate::calls::data::limits::too_big;
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -19,7 +19,7 @@ use cuesta_format::{FileKind, WRITE_BYTES_MAX};
 use cuesta_media::UserSlice;
 
 /// What became of a write.
-enum Written {
+enum WriteOutcome {
     Whole {
         end: u64,
     },
@@ -121,9 +121,11 @@ impl Client {
                 cut.as_slice()
             };
             let written = match self.known_mapped(file) {
-                Some(mapped) => Written::Mapped(mapped),
+                Some(mapped) => WriteOutcome::Mapped(mapped),
                 None => {
-                    match self.operate(|turn| self.write_once(turn, file, (data, bytes), at, limit, ships)) {
+                    match self
+                        .operate(|attempt| self.write_once(attempt, file, (data, bytes), at, limit, ships))
+                    {
                         Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
                             Err(Error::Shipped(_)) => {
                                 ships = false;
@@ -136,7 +138,7 @@ impl Client {
                 }
             };
             match written {
-                Written::Mapped(mapped) => {
+                WriteOutcome::Mapped(mapped) => {
                     file.was_mapped.store(true, Ordering::Relaxed);
                     match self.write_mapped(file, &mapped, (data, bytes), at, limit)? {
                         MappedWrite::Written(bytes, end) => return Ok((bytes, end)),
@@ -144,14 +146,14 @@ impl Client {
                         MappedWrite::Ended => {}
                     }
                 }
-                Written::Whole { end } => {
+                WriteOutcome::Whole { end } => {
                     self.session.count(0, bytes as u64);
                     return Ok((bytes, end));
                 }
-                Written::Faulted { copied: 0 } => return Err(Error::Fault),
-                Written::Faulted { copied } => bytes = copied,
-                Written::Rights => self.take_rights(file.inode_ref(), file.writer)?,
-                Written::Full { room } => bytes = room as usize,
+                WriteOutcome::Faulted { copied: 0 } => return Err(Error::Fault),
+                WriteOutcome::Faulted { copied } => bytes = copied,
+                WriteOutcome::Rights => self.take_rights(file.inode_ref(), file.writer)?,
+                WriteOutcome::Full { room } => bytes = room as usize,
             }
         }
     }
@@ -159,54 +161,54 @@ impl Client {
     #[inline]
     fn write_once(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         file: &OpenFile,
         (data, bytes): (&[UserSlice<'_>], usize),
         at: Option<u64>,
         limit: u64,
         ships: bool,
-    ) -> Result<Written, Halt> {
+    ) -> Result<WriteOutcome, Halt> {
         // Where an append goes is known under the lock. Few touch a block more than from a block's start: cheaper to debit that
         // then than to give back what most do not need.
-        turn.prepare_effect(bytes, cost::of_write(at.unwrap_or(0), bytes as u64))?;
+        attempt.prepare_effect(bytes, cost::of_write(at.unwrap_or(0), bytes as u64))?;
         let inode = file.inode_ref();
         let mut state = self.changing_or_ship(inode, ships)?;
         if state.loses_rights(file.writer) {
-            return Ok(Written::Rights);
+            return Ok(WriteOutcome::Rights);
         }
         if let Some(mapped) = state.mapped() {
-            return Ok(Written::Mapped(Arc::clone(mapped)));
+            return Ok(WriteOutcome::Mapped(Arc::clone(mapped)));
         }
         let offset = at.unwrap_or(state.record.size);
         match limit.saturating_sub(offset) {
             0 => return Err(too_big(limit).into()),
-            room if room < bytes as u64 => return Ok(Written::Full { room }),
+            room if room < bytes as u64 => return Ok(WriteOutcome::Full { room }),
             _ => {}
         }
         if at.is_none() {
-            turn.settle(cost::of_write(offset, bytes as u64))?;
+            attempt.adjust_debit(cost::of_write(offset, bytes as u64))?;
         }
-        let payers = turn.payers(&state.record, file.writer);
+        let payers = attempt.payers(&state.record, file.writer);
         if !payers.is_empty() {
             let Some(blocks) = state.missing(offset..offset + bytes as u64) else {
                 drop(state);
-                self.learn_extents(inode)?;
+                self.fetch_extents(inode)?;
                 return Err(Halt::Again);
             };
-            turn.charge(payers, Amounts { blocks, inodes: 0 })?;
+            attempt.charge(payers, Amounts { blocks, inodes: 0 })?;
         }
-        let appended = match turn.append_write(inode.number, offset, data)? {
+        let appended = match attempt.append_write(inode.number, offset, data)? {
             Ok(appended) => appended,
-            Err(fault) => return Ok(Written::Faulted { copied: fault.copied }),
+            Err(fault) => return Ok(WriteOutcome::Faulted { copied: fault.copied }),
         };
         let end = offset + bytes as u64;
         if let Some(content) = state.file_mut() {
             content.write(offset..end, appended.body);
         }
         state.record.size = state.record.size.max(end);
-        state.touch_content(turn.now);
+        state.touch_content(attempt.now);
         state.logged = appended.end;
-        Ok(Written::Whole { end })
+        Ok(WriteOutcome::Whole { end })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Reading, listing, setting and removing extended attributes. The two access control lists are in `lists`.
 
-use crate::cache::extended_set::{ExtendedSet, List};
+use crate::cache::extended_set::{AccessListKind, ExtendedSet};
 use crate::cache::inode::{Inode, State};
-use crate::calls::extended::permission::{Access, Namespace};
-use crate::client::attempt::Turn;
+use crate::calls::extended::permission::{AttributeAccess, Namespace};
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -11,7 +11,7 @@ use crate::paths::capabilities::Capability;
 use crate::paths::credentials::Credentials;
 use crate::paths::path::Target;
 use crate::paths::permissions::CAPABILITY;
-use crate::sharing::call_tags::Part;
+use crate::sharing::call_tags::EntryRole;
 use cuesta_format::operation::is_extended_name;
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Operation};
 
@@ -33,13 +33,13 @@ impl Client {
         name: &[u8],
     ) -> Result<Vec<u8>, Error> {
         check_name(name)?;
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let inode = self.target(credentials, target)?;
             self.with_extended(&inode, |state, set| -> Result<Vec<u8>, Halt> {
-                if let Some(list) = List::of(name) {
+                if let Some(list) = AccessListKind::of(name) {
                     return Ok(list.read(state, set)?);
                 }
-                Access::Read.check(credentials, state, name)?;
+                AttributeAccess::Read.check(credentials, state, name)?;
                 Ok(set.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)?)
             })
         })
@@ -47,7 +47,7 @@ impl Client {
 
     /// The names of extended attributes, each with a zero byte behind it.
     pub fn list_extended(&self, credentials: &Credentials, target: Target<'_>) -> Result<Vec<u8>, Error> {
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let inode = self.target(credentials, target)?;
             self.with_extended(&inode, |_, set| {
                 let mut list = Vec::with_capacity(set.list_bytes());
@@ -75,10 +75,10 @@ impl Client {
         if value.len() > EXTENDED_VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong);
         }
-        if let Some(list) = List::of(name) {
+        if let Some(list) = AccessListKind::of(name) {
             return self.set_list(credentials, target, list, value);
         }
-        self.change_extended(credentials, target, name, Access::Set(value), |state, set| {
+        self.change_extended(credentials, target, name, AttributeAccess::Set(value), |state, set| {
             let before = set.get(name);
             if before.is_none() && flags.replace {
                 return Err(Error::NoAttribute);
@@ -98,23 +98,33 @@ impl Client {
         name: &[u8],
     ) -> Result<(), Error> {
         check_name(name)?;
-        if let Some(list) = List::of(name) {
+        if let Some(list) = AccessListKind::of(name) {
             return self.set_list(credentials, target, list, b"");
         }
-        self.change_extended(credentials, target, name, Access::Remove, |_, set| {
+        self.change_extended(credentials, target, name, AttributeAccess::Remove, |_, set| {
             set.get(name).map(drop).ok_or(Error::NoAttribute)
         })
     }
 
     /// Takes `security.capability` away before somebody else's content, or owner, comes under it.
     pub(crate) fn take_capability(&self, inode: &Inode) -> Result<(), Error> {
-        self.operate(|turn| {
+        self.operate(|attempt| {
             if !self.reading(inode)?.may_hold_capability() {
                 return Ok(());
             }
-            self.change_extended_of(turn, inode, Part::Beside, (CAPABILITY, None), |state, set| {
-                if state.released || set.get(CAPABILITY).is_none() { Err(Error::NoAttribute) } else { Ok(()) }
-            })
+            self.change_extended_of(
+                attempt,
+                inode,
+                EntryRole::Idempotent,
+                (CAPABILITY, None),
+                |state, set| {
+                    if state.released || set.get(CAPABILITY).is_none() {
+                        Err(Error::NoAttribute)
+                    } else {
+                        Ok(())
+                    }
+                },
+            )
         })
         .or_else(|error| if error == Error::NoAttribute { Ok(()) } else { Err(error) })
     }
@@ -124,20 +134,20 @@ impl Client {
         credentials: &Credentials,
         target: Target<'_>,
         name: &[u8],
-        access: Access<'_>,
+        access: AttributeAccess<'_>,
         check: impl Fn(&State, &ExtendedSet) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let value = match access {
-            Access::Set(value) => Some(value),
+            AttributeAccess::Set(value) => Some(value),
             _ => None,
         };
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let inode = self.target(credentials, target)?;
             access.check(credentials, &*self.reading(&inode)?, name)?;
             self.change_extended_of(
-                turn,
+                attempt,
                 &inode,
-                Part::Effect,
+                EntryRole::Effect,
                 (name, value),
                 |state, set| -> Result<(), Halt> {
                     access.check(credentials, state, name)?;
@@ -150,9 +160,9 @@ impl Client {
     /// Sets (or, without a value, removes) an attribute if `check` allows it, which knows them all.
     pub(crate) fn change_extended_of<E: Into<Halt>>(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         inode: &Inode,
-        part: Part,
+        role: EntryRole,
         (name, value): (&[u8], Option<&[u8]>),
         check: impl Fn(&State, &ExtendedSet) -> Result<(), E>,
     ) -> Result<(), Halt> {
@@ -162,7 +172,7 @@ impl Client {
             Some(value) => Operation::SetExtended { inode: inode.number, name, value },
             None => Operation::RemoveExtended { inode: inode.number, name },
         };
-        turn.prepare_part(part, operation.body_bytes())?;
+        attempt.prepare_as(role, operation.body_bytes())?;
         let mut state = self.changing(inode)?;
         if state.released {
             return Err(Halt::Again);
@@ -170,9 +180,9 @@ impl Client {
         // Between the two looks the lease may have gone and come back without them.
         let set = state.extended().ok_or(Halt::Again)?;
         check(&state, set).map_err(Into::into)?;
-        let appended = turn.append(&operation)?;
+        let appended = attempt.append(&operation)?;
         state.put_extended(name, value);
-        state.record.changed = turn.now;
+        state.record.changed = attempt.now;
         state.logged = appended.end;
         Ok(())
     }

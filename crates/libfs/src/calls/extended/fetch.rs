@@ -42,20 +42,20 @@ impl Client {
                 return read(&state, set).map_err(Into::into);
             }
             drop(state);
-            self.learn_extended(inode)?;
+            self.fetch_extended(inode)?;
         }
     }
 
     /// Has an inode's extended attributes known. Within an attempt.
     #[cold]
-    pub(crate) fn learn_extended_of(&self, inode: InodeNumber) -> Result<(), Halt> {
+    pub(crate) fn fetch_extended_of(&self, inode: InodeNumber) -> Result<(), Halt> {
         let inode = self.cache.get_or_insert(inode);
         self.with_extended(&inode, |_, _| Ok::<(), Halt>(()))
     }
 
     /// Fetches extended attributes that are not known yet. None of them is changed by what is in the log: whoever
     /// changes one knows all. The inode's lock is held over the question, so that nobody does so meanwhile.
-    fn learn_extended(&self, inode: &Inode) -> Result<(), Error> {
+    fn fetch_extended(&self, inode: &Inode) -> Result<(), Error> {
         let mut state = inode.state.write();
         if state.lease.is_none() || state.extended().is_some() {
             return Ok(());

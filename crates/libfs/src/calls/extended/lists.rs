@@ -10,16 +10,16 @@
 //! Errors come in the order in which Linux finds them. As on ext4, `XATTR_CREATE` has no effect here, and removing a list that does not exist
 //! succeeds.
 
-use crate::cache::extended_set::{ExtendedSet, List};
+use crate::cache::extended_set::{AccessListKind, ExtendedSet};
 use crate::cache::inode::{Inode, State};
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
 use crate::paths::access_list::error_of;
 use crate::paths::credentials::Credentials;
 use crate::paths::path::Target;
-use crate::sharing::call_tags::Part;
+use crate::sharing::call_tags::EntryRole;
 use cuesta_format::access_list::{
     ACCESS_LIST, DEFAULT_LIST, Entry, LIST_BYTES_MAX, encode, is_plain, mode_of,
 };
@@ -31,21 +31,21 @@ impl Client {
         &self,
         credentials: &Credentials,
         target: Target<'_>,
-        list: List,
+        list: AccessListKind,
         value: &[u8],
     ) -> Result<(), Error> {
-        let answer = self.operate(|turn| {
+        let answer = self.operate(|attempt| {
             let inode = self.target(credentials, target)?;
             let entries = if value.is_empty() { None } else { access_list::read(value).map_err(error_of)? };
             let entries = entries.as_deref();
             match list {
-                List::Access => self.set_access_list(turn, credentials, &inode, entries),
-                List::Default => {
+                AccessListKind::Access => self.set_access_list(attempt, credentials, &inode, entries),
+                AccessListKind::Default => {
                     let kept = entries.map(encode);
                     self.change_extended_of(
-                        turn,
+                        attempt,
                         &inode,
-                        Part::Effect,
+                        EntryRole::Effect,
                         (DEFAULT_LIST, kept.as_deref()),
                         |state, set| -> Result<(), Error> {
                             list.check_change(credentials, state, set, entries)?;
@@ -64,7 +64,7 @@ impl Client {
 
     fn set_access_list(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
         inode: &Inode,
         entries: Option<&[Entry]>,
@@ -72,13 +72,13 @@ impl Client {
         let list = entries.map(encode).unwrap_or_default();
         let kept: &[u8] = if is_plain(&list) { b"" } else { &list };
         let check = |state: &State, set: &ExtendedSet| {
-            List::Access.check_change(credentials, state, set, entries)?;
-            self.check_list_room(state, set, List::Access, kept)
+            AccessListKind::Access.check_change(credentials, state, set, entries)?;
+            self.check_list_room(state, set, AccessListKind::Access, kept)
         };
         // Asked before room is made: the answer may be no.
         self.with_extended(inode, check)?;
         let operation = |mode| Operation::SetAccessList { inode: inode.number, mode, list: kept };
-        turn.prepare_effect(operation(0).body_bytes(), 0)?;
+        attempt.prepare_effect(operation(0).body_bytes(), 0)?;
         let mut state = self.changing(inode)?;
         if state.released {
             return Err(Halt::Again);
@@ -91,10 +91,10 @@ impl Client {
                 mode &= !libc::S_ISGID;
             }
         }
-        let appended = turn.append(&operation(mode))?;
+        let appended = attempt.append(&operation(mode))?;
         state.put_extended(ACCESS_LIST, (!kept.is_empty()).then_some(kept));
         state.record.mode = state.record.mode & libc::S_IFMT | mode;
-        state.record.changed = turn.now;
+        state.record.changed = attempt.now;
         state.logged = appended.end;
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Client {
         &self,
         state: &State,
         set: &ExtendedSet,
-        list: List,
+        list: AccessListKind,
         value: &[u8],
     ) -> Result<(), Error> {
         if value.len() > LIST_BYTES_MAX {

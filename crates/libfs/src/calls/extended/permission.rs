@@ -46,17 +46,17 @@ impl Namespace {
 
 /// What is to become of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access<'a> {
+pub(super) enum AttributeAccess<'a> {
     Read,
     Set(&'a [u8]),
     Remove,
 }
 
-impl Access<'_> {
+impl AttributeAccess<'_> {
     /// Whether `credentials` may do it to the attribute `name` of an inode.
     pub(super) fn check(self, credentials: &Credentials, state: &State, name: &[u8]) -> Result<(), Halt> {
         let record = &state.record;
-        let writes = self != Access::Read;
+        let writes = self != AttributeAccess::Read;
         let refused = if writes { Error::NotPermitted } else { Error::NoAttribute };
         let (namespace, is_named) = Namespace::of(name);
         match namespace {
@@ -72,7 +72,7 @@ impl Access<'_> {
             }
             Namespace::Security if writes => {
                 let is_capability = name == CAPABILITY;
-                if let Access::Set(value) = self
+                if let AttributeAccess::Set(value) = self
                     && is_capability
                     && !holds_capabilities(value)
                 {
@@ -138,17 +138,18 @@ mod tests {
         };
         let [root, owner, other] = [0, 10, 11].map(|uid| Credentials::of_user(uid, 1, Vec::new()));
         let (file, link, sticky) = (inode(0o100_644), inode(0o120_777), inode(0o041_777));
-        let answer = |access: Access<'_>, who: &Credentials, inode: &Inode, name: &str| match access.check(
-            who,
-            &inode.state.read(),
-            name.as_bytes(),
-        ) {
+        let answer = |access: AttributeAccess<'_>, who: &Credentials, inode: &Inode, name: &str| match access
+            .check(who, &inode.state.read(), name.as_bytes())
+        {
             Ok(()) => Ok(()),
             Err(Halt::Failed(error)) => Err(error),
             Err(other) => panic!("{other:?}"),
         };
-        let read = |who: &Credentials, inode: &Inode, name: &str| answer(Access::Read, who, inode, name);
-        let set = |who: &Credentials, inode: &Inode, name: &str| answer(Access::Set(b""), who, inode, name);
+        let read =
+            |who: &Credentials, inode: &Inode, name: &str| answer(AttributeAccess::Read, who, inode, name);
+        let set = |who: &Credentials, inode: &Inode, name: &str| {
+            answer(AttributeAccess::Set(b""), who, inode, name)
+        };
         assert_eq!(set(&other, &file, "user.a"), Err(Error::Denied));
         assert_eq!((read(&other, &file, "user.a"), set(&owner, &file, "user.a")), (Ok(()), Ok(())));
         assert_eq!(set(&root, &link, "user.a"), Err(Error::NotPermitted));

@@ -1,8 +1,8 @@
 //! `link`: one more name for an inode.
 
-use crate::cache::directory_content::{Known, Named};
+use crate::cache::directory_content::{NameState, NameTarget};
 use crate::calls::names::make::{check_can_make, new_name};
-use crate::calls::names::remove::known;
+use crate::calls::names::remove::name_state;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -21,7 +21,7 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
     ) -> Result<InodeRecord, Error> {
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let (from, (inode, kind)) = match source {
                 LinkSource::File(file) => (None, (Arc::clone(file.inode_ref()), file.kind())),
                 LinkSource::Path { base, path, follow } => {
@@ -42,11 +42,11 @@ impl Client {
             };
             self.check_may_refer(credentials, &refer)?;
             let operation = Operation::Link { parent: found.parent.number, inode: inode.number, name };
-            turn.prepare_effect(operation.body_bytes(), 0)?;
+            attempt.prepare_effect(operation.body_bytes(), 0)?;
             let mut locked = self.lock_all([Some(&found.parent), Some(&inode), None, None])?;
             let retired = self.session.retired();
             let parent = locked.of(&found.parent)?;
-            if !matches!(known(parent, name, retired), Known::Absent | Known::Unknown) {
+            if !matches!(name_state(parent, name, retired), NameState::Absent | NameState::Unknown) {
                 return Err(Halt::Again);
             }
             check_can_make(credentials, parent)?;
@@ -65,19 +65,19 @@ impl Client {
             if state.record.links >= LINKS_MAX {
                 return Err(Error::LinkLimit.into());
             }
-            let appended = turn.append(&operation)?;
+            let appended = attempt.append(&operation)?;
             state.record.links += 1;
             state.record.parent = InodeNumber::NONE;
             inode.orphaned.store(false, Ordering::SeqCst);
-            state.record.changed = turn.now;
+            state.record.changed = attempt.now;
             state.logged = appended.end;
             let record = state.record;
             let parent = locked.of(&found.parent)?;
             parent.record.size += 1;
-            parent.touch_content(turn.now);
+            parent.touch_content(attempt.now);
             parent.logged = appended.end;
             if let Some(content) = parent.directory_mut() {
-                content.put(name, Named { inode: inode.number, kind });
+                content.put(name, NameTarget { inode: inode.number, kind });
             }
             Ok(record)
         })

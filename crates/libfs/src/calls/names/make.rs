@@ -1,9 +1,9 @@
-//! Making inodes: `mkdir`, `mknod`, `symlink`, and the file that an `open` makes.
+//! NewInode inodes: `mkdir`, `mknod`, `symlink`, and the file that an `open` makes.
 
-use crate::cache::directory_content::{DirectoryContent, Known, Named};
+use crate::cache::directory_content::{DirectoryContent, NameState, NameTarget};
 use crate::cache::file_content::FileContent;
 use crate::cache::inode::{Content, Inode, State};
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
@@ -11,7 +11,7 @@ use crate::paths::access_list::{NewMode, inherited};
 use crate::paths::capabilities::Capability;
 use crate::paths::confinement::Rights;
 use crate::paths::credentials::{Credentials, EXECUTE, WRITE};
-use crate::paths::path::{Base, Follow, Found, Last, Name};
+use crate::paths::path::{Base, Follow, LastName, Name, Resolved};
 use crate::session::quotas::Payers;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::quota::Amounts;
@@ -19,7 +19,7 @@ use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation, SY
 use std::cell::Cell;
 
 /// What is to be made.
-pub(crate) struct Making<'a> {
+pub(crate) struct NewInode<'a> {
     pub(crate) kind: FileKind,
     pub(crate) mode: NewMode,
     pub(crate) device: u64,
@@ -41,9 +41,9 @@ impl Client {
     ) -> Result<InodeRecord, Error> {
         let mode = mode.into();
         let mode = NewMode { bits: mode.bits & (0o777 | libc::S_ISVTX), ..mode };
-        let making =
-            Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false, number: None };
-        self.make_at(credentials, base, path, &making)
+        let new_inode =
+            NewInode { kind: FileKind::Directory, mode, device: 0, target: b"", open: false, number: None };
+        self.make_at(credentials, base, path, &new_inode)
     }
 
     /// `mknod`; `mode` has the kind and the permissions.
@@ -66,8 +66,8 @@ impl Client {
             _ => {}
         }
         let device = if is_device(kind) { device } else { 0 };
-        let making = Making { kind, mode, device, target: b"", open: false, number: None };
-        self.make_at(credentials, base, path, &making)
+        let new_inode = NewInode { kind, mode, device, target: b"", open: false, number: None };
+        self.make_at(credentials, base, path, &new_inode)
     }
 
     /// `symlink`.
@@ -84,7 +84,7 @@ impl Client {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        let making = Making {
+        let new_inode = NewInode {
             kind: FileKind::Symlink,
             mode: 0o777.into(),
             device: 0,
@@ -92,7 +92,7 @@ impl Client {
             open: false,
             number: None,
         };
-        self.make_at(credentials, base, path, &making)
+        self.make_at(credentials, base, path, &new_inode)
     }
 
     pub(crate) fn make_at(
@@ -100,42 +100,42 @@ impl Client {
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
-        making: &Making<'_>,
+        new_inode: &NewInode<'_>,
     ) -> Result<InodeRecord, Error> {
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let found = self.walk(credentials, base, path, Follow::Never)?;
-            let name = new_name(&found, making.kind == FileKind::Directory)?;
-            self.check_confined_in(credentials, &found.parent, Rights::to_make(making.kind))?;
-            self.make(turn, credentials, &found.parent, name, making).map(|(_, record)| record)
+            let name = new_name(&found, new_inode.kind == FileKind::Directory)?;
+            self.check_confined_in(credentials, &found.parent, Rights::to_make(new_inode.kind))?;
+            self.make(attempt, credentials, &found.parent, name, new_inode).map(|(_, record)| record)
         })
     }
 
     /// Makes an inode under a name that was just seen not to exist.
     pub(crate) fn make(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
         directory: &Arc<Inode>,
         name: &Name,
-        making: &Making<'_>,
+        new_inode: &NewInode<'_>,
     ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
         let (list, record) = {
             // Asked before a number is taken and room is made: the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
-            let is_free = is_whiteout(making.kind, making.device);
-            if is_device(making.kind) && !is_free && !credentials.may(Capability::MakeDevices) {
+            let is_free = is_whiteout(new_inode.kind, new_inode.device);
+            if is_device(new_inode.kind) && !is_free && !credentials.may(Capability::MakeDevices) {
                 return Err(Error::NotPermitted.into());
             }
-            let list = list_for(&parent, making.kind)?.to_vec();
-            let record = new_record(turn, credentials, &parent, &list, making.kind, making.mode);
+            let list = list_for(&parent, new_inode.kind)?.to_vec();
+            let record = new_record(attempt, credentials, &parent, &list, new_inode.kind, new_inode.mode);
             (list, record)
         };
-        charge_inode(turn, credentials, &record)?;
-        let number = match making.number {
+        charge_inode(attempt, credentials, &record)?;
+        let number = match new_inode.number {
             // An entry that a fence voided had it: whatever has that number is gone.
             Some(reserved) => reserved.get().ok_or(Error::Shipped(InodeNumber::NONE))?,
-            None => turn.number()?,
+            None => attempt.number()?,
         };
         let operation = Operation::Create {
             parent: directory.number,
@@ -143,58 +143,58 @@ impl Client {
             mode: record.mode,
             uid: record.uid,
             gid: record.gid,
-            device: making.device,
+            device: new_inode.device,
             name,
-            target: making.target,
+            target: new_inode.target,
             list: &list,
         };
-        turn.prepare_effect(operation.body_bytes(), 0)?;
+        attempt.prepare_effect(operation.body_bytes(), 0)?;
         let mut parent = self.changing(directory)?;
         check_can_make(credentials, &parent)?;
-        let is_as_seen = list_for(&parent, making.kind)? == list
-            && new_record(turn, credentials, &parent, &list, making.kind, making.mode) == record;
+        let is_as_seen = list_for(&parent, new_inode.kind)? == list
+            && new_record(attempt, credentials, &parent, &list, new_inode.kind, new_inode.mode) == record;
         if !is_as_seen {
             return Err(Halt::Again);
         }
         let retired = self.session.retired();
-        if parent.directory().is_none_or(|content| content.find(name, retired) != Known::Absent) {
+        if parent.directory().is_none_or(|content| content.find(name, retired) != NameState::Absent) {
             // In an incomplete directory a name that SharedFS was just asked for stays unknown.
-            let unknown = |content: &DirectoryContent| content.find(name, retired) == Known::Unknown;
+            let unknown = |content: &DirectoryContent| content.find(name, retired) == NameState::Unknown;
             if !parent.directory().is_some_and(unknown) {
                 return Err(Halt::Again);
             }
         }
-        let is_directory = making.kind == FileKind::Directory;
+        let is_directory = new_inode.kind == FileKind::Directory;
         if is_directory && parent.record.links >= LINKS_MAX {
             return Err(Error::LinkLimit.into());
         }
-        let appended = turn.append(&operation)?;
-        making.number.inspect(|reserved| reserved.set(None));
+        let appended = attempt.append(&operation)?;
+        new_inode.number.inspect(|reserved| reserved.set(None));
         let mut record = InodeRecord { inode: number, ..record };
-        record.device = making.device;
-        record.size = making.target.len() as u64;
+        record.device = new_inode.device;
+        record.size = new_inode.target.len() as u64;
         if is_directory {
             record.parent = directory.number;
             parent.record.links += 1;
         }
-        let content = match making.kind {
+        let content = match new_inode.kind {
             FileKind::File => Content::File(FileContent::empty()),
             FileKind::Directory => Content::Directory(Box::new(DirectoryContent::empty())),
-            FileKind::Symlink => Content::Symlink(making.target.into()),
+            FileKind::Symlink => Content::Symlink(new_inode.target.into()),
             _ => Content::Special,
         };
         let mut inode = Inode::made(record, content, appended.end);
         inode.state.get_mut().inherit_list(&list);
         let inode = Arc::new(inode);
-        if making.open {
+        if new_inode.open {
             inode.opens.fetch_add(1, Ordering::SeqCst);
         }
         self.cache.insert(Arc::clone(&inode));
         parent.record.size += 1;
-        parent.touch_content(turn.now);
+        parent.touch_content(attempt.now);
         parent.logged = appended.end;
         if let Some(content) = parent.directory_mut() {
-            content.put(name, Named { inode: number, kind: making.kind });
+            content.put(name, NameTarget { inode: number, kind: new_inode.kind });
         }
         Ok((inode, record))
     }
@@ -202,7 +202,7 @@ impl Client {
     /// Makes a file without a name, which counts as open; it may be given one later unless it is `exclusive`.
     pub(crate) fn make_unnamed(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
         directory: &Arc<Inode>,
         mode: NewMode,
@@ -215,14 +215,14 @@ impl Client {
                 return Err(Error::NotPermitted.into());
             }
             let list = parent.default_list()?.to_vec();
-            (new_record(turn, credentials, &parent, &list, FileKind::File, mode), list)
+            (new_record(attempt, credentials, &parent, &list, FileKind::File, mode), list)
         };
-        charge_inode(turn, credentials, &record)?;
+        charge_inode(attempt, credentials, &record)?;
         let InodeRecord { mode, uid, gid, .. } = record;
-        let (inode, parent) = (turn.number()?, directory.number);
+        let (inode, parent) = (attempt.number()?, directory.number);
         let operation = Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list: &list };
-        turn.prepare_effect(operation.body_bytes(), 0)?;
-        let appended = turn.append(&operation)?;
+        attempt.prepare_effect(operation.body_bytes(), 0)?;
+        let appended = attempt.append(&operation)?;
         let parent = if exclusive { InodeNumber::NONE } else { directory.number };
         let record = InodeRecord { inode, parent, links: 0, ..record };
         let mut inode = Inode::made(record, Content::File(FileContent::empty()), appended.end);
@@ -254,7 +254,7 @@ pub(super) fn check_can_make(credentials: &Credentials, parent: &State) -> Resul
 
 /// What is made in a directory, but for its number.
 fn new_record(
-    turn: &Turn<'_>,
+    attempt: &Attempt<'_>,
     credentials: &Credentials,
     parent: &State,
     list: &[u8],
@@ -263,17 +263,21 @@ fn new_record(
 ) -> InodeRecord {
     let (gid, mode) = inherited(credentials, parent, list, kind, mode);
     let mode = mode | kind.mode_bits();
-    let record = InodeRecord::new(InodeNumber::NONE, mode, credentials.uid, gid, turn.now);
+    let record = InodeRecord::new(InodeNumber::NONE, mode, credentials.uid, gid, attempt.now);
     InodeRecord { tree: parent.record.tree, ..record }
 }
 
 /// Who makes something owns it.
-fn charge_inode(turn: &mut Turn<'_>, credentials: &Credentials, record: &InodeRecord) -> Result<(), Halt> {
-    if !turn.is_charged() {
+fn charge_inode(
+    attempt: &mut Attempt<'_>,
+    credentials: &Credentials,
+    record: &InodeRecord,
+) -> Result<(), Halt> {
+    if !attempt.is_charged() {
         return Ok(());
     }
     let payers = Payers::of(record, credentials.may(Capability::PassQuotas));
-    turn.charge(payers, Amounts { blocks: 0, inodes: 1 })
+    attempt.charge(payers, Amounts { blocks: 0, inodes: 1 })
 }
 
 /// The default list that holds for what is made there: for everything but symbolic links.
@@ -282,11 +286,11 @@ fn list_for(parent: &State, kind: FileKind) -> Result<&[u8], Halt> {
 }
 
 /// The name to make, if nothing has it.
-pub(super) fn new_name(found: &Found, directory: bool) -> Result<&Name, Error> {
+pub(super) fn new_name(found: &Resolved, directory: bool) -> Result<&Name, Error> {
     match (&found.last, &found.inode) {
-        (Last::Name(name), None) if directory || !found.slash => Ok(name),
-        (Last::Name(_), None) => Err(Error::NotFound),
-        (Last::TooLong, _) => Err(Error::NameTooLong),
+        (LastName::Name(name), None) if directory || !found.slash => Ok(name),
+        (LastName::Name(_), None) => Err(Error::NotFound),
+        (LastName::TooLong, _) => Err(Error::NameTooLong),
         _ => Err(Error::Exists),
     }
 }

@@ -16,7 +16,7 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
     ) -> Result<Vec<u8>, Error> {
-        self.operate(|_turn| {
+        self.operate(|_attempt| {
             let (inode, _) = self.find(credentials, base, path, false)?;
             self.read_target(&inode, Error::Invalid)
         })
@@ -24,7 +24,7 @@ impl Client {
 
     /// Target of an open symbolic link (`readlinkat` with an empty path).
     pub fn read_link_open(&self, file: &OpenFile) -> Result<Vec<u8>, Error> {
-        self.operate(|_turn| self.read_target(file.inode_ref(), Error::NotFound))
+        self.operate(|_attempt| self.read_target(file.inode_ref(), Error::NotFound))
     }
 
     fn read_target(&self, inode: &Inode, none: Error) -> Result<Vec<u8>, Halt> {

@@ -1,14 +1,14 @@
 //! `unlink` and `rmdir`.
 
-use crate::cache::directory_content::Known;
+use crate::cache::directory_content::NameState;
 use crate::cache::inode::{Content, Inode, State};
-use crate::client::attempt::Turn;
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
 use crate::paths::confinement::Rights;
 use crate::paths::credentials::{Credentials, EXECUTE, WRITE};
-use crate::paths::path::{Base, Follow, Last};
+use crate::paths::path::{Base, Follow, LastName};
 use crate::sync::{Arc, Ordering};
 use cuesta_format::{FileKind, InodeNumber, LogPosition, Operation};
 
@@ -35,17 +35,17 @@ impl Client {
         path: &[u8],
         directory: bool,
     ) -> Result<(), Error> {
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let found = self.walk(credentials, base, path, Follow::Never)?;
             let name = match (&found.last, directory) {
-                (Last::Name(name), _) => name,
-                (Last::TooLong, _) => return Err(Error::NameTooLong.into()),
+                (LastName::Name(name), _) => name,
+                (LastName::TooLong, _) => return Err(Error::NameTooLong.into()),
                 (_, false) => return Err(Error::IsDirectory.into()),
-                (Last::DotDot, true) => return Err(Error::NotEmpty.into()),
-                (Last::Dot, true) if path.iter().all(|&byte| byte == b'/') => {
+                (LastName::DotDot, true) => return Err(Error::NotEmpty.into()),
+                (LastName::Dot, true) if path.iter().all(|&byte| byte == b'/') => {
                     return Err(Error::Busy.into());
                 }
-                (Last::Dot, true) => return Err(Error::Invalid.into()),
+                (LastName::Dot, true) => return Err(Error::Invalid.into()),
             };
             let (inode, kind) = found.inode.as_ref().ok_or(Error::NotFound)?;
             let is_directory = *kind == FileKind::Directory;
@@ -56,13 +56,13 @@ impl Client {
             self.check_confined_in(credentials, &found.parent, wanted)?;
             let operation =
                 |orphan| Operation::Unlink { parent: found.parent.number, inode: inode.number, name, orphan };
-            turn.prepare_effect(operation(false).body_bytes(), 0)?;
+            attempt.prepare_effect(operation(false).body_bytes(), 0)?;
             let mut locked = self.lock_all([Some(&found.parent), Some(inode), None, None])?;
             let parent = locked.of(&found.parent)?;
             if parent.is_unlinked() {
                 return Err(Error::NotFound.into());
             }
-            if !names(parent, name, inode.number) {
+            if !name_stands_for(parent, name, inode.number) {
                 return Err(Halt::Again);
             }
             parent.check(credentials, WRITE | EXECUTE)?;
@@ -76,14 +76,14 @@ impl Client {
             }
             check_empty(state)?;
             let orphan = inode.opens.load(Ordering::SeqCst) > 0;
-            let appended = turn.append(&operation(orphan))?;
-            self.lose_name(inode, state, is_directory, orphan, turn, appended.end);
+            let appended = attempt.append(&operation(orphan))?;
+            self.lose_name(inode, state, is_directory, orphan, attempt, appended.end);
             let parent = locked.of(&found.parent)?;
             parent.record.size = parent.record.size.saturating_sub(1);
             if is_directory {
                 parent.record.links = parent.record.links.saturating_sub(1);
             }
-            parent.touch_content(turn.now);
+            parent.touch_content(attempt.now);
             parent.logged = appended.end;
             if let Some(content) = parent.directory_mut() {
                 content.take(name, appended.position, self.session.retired());
@@ -101,11 +101,11 @@ impl Client {
         state: &mut State,
         is_directory: bool,
         orphan: bool,
-        turn: &Turn<'_>,
+        attempt: &Attempt<'_>,
         logged: LogPosition,
     ) {
         state.record.links = if is_directory { 0 } else { state.record.links.saturating_sub(1) };
-        state.record.changed = turn.now;
+        state.record.changed = attempt.now;
         state.logged = logged;
         if !state.is_unlinked() {
             return;
@@ -120,13 +120,13 @@ impl Client {
     }
 }
 
-pub(crate) fn known(directory: &State, name: &[u8], retired: LogPosition) -> Known {
-    directory.directory().map_or(Known::Absent, |content| content.find(name, retired))
+pub(crate) fn name_state(directory: &State, name: &[u8], retired: LogPosition) -> NameState {
+    directory.directory().map_or(NameState::Absent, |content| content.find(name, retired))
 }
 
 /// Whether `name` still stands for `inode`.
-pub(crate) fn names(directory: &State, name: &[u8], inode: InodeNumber) -> bool {
-    matches!(known(directory, name, LogPosition(0)), Known::Present(named) if named.inode == inode)
+pub(crate) fn name_stands_for(directory: &State, name: &[u8], inode: InodeNumber) -> bool {
+    matches!(name_state(directory, name, LogPosition(0)), NameState::Present(named) if named.inode == inode)
 }
 
 /// A directory that goes must hold nothing.

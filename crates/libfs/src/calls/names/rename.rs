@@ -1,15 +1,15 @@
 //! Moving names.
 
-use crate::cache::directory_content::{Known, Named};
+use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::{Inode, State};
-use crate::calls::names::remove::{check_empty, known, names};
-use crate::client::attempt::Turn;
+use crate::calls::names::remove::{check_empty, name_stands_for, name_state};
+use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
 use crate::errno::Error;
 use crate::paths::confined::Refer;
 use crate::paths::credentials::{Credentials, EXECUTE, WRITE};
-use crate::paths::path::{Base, Follow, Found, Last, Name};
+use crate::paths::path::{Base, Follow, LastName, Name, Resolved};
 use crate::sync::{Arc, Ordering};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation};
 
@@ -50,12 +50,12 @@ impl Client {
         if flags.no_replace && flags.exchange {
             return Err(Error::Invalid);
         }
-        self.operate(|turn| {
+        self.operate(|attempt| {
             let old = self.walk(credentials, old_base, old_path, Follow::Never);
             let old = old.or_else(|halt| self.found_above_root(halt))?;
             let new = self.walk_second(credentials, new_base, new_path);
             let new = new.or_else(|halt| self.found_above_root(halt))?;
-            self.rename_found(turn, credentials, &old, &new, flags)?;
+            self.rename_found(attempt, credentials, &old, &new, flags)?;
             Ok(new.inode)
         })
         .and_then(|replaced| match replaced {
@@ -65,31 +65,33 @@ impl Client {
     }
 
     /// A path that ends in the `..` of the root: a rename refuses that name before it looks where it leads.
-    fn found_above_root(&self, halt: Halt) -> Result<Found, Halt> {
+    fn found_above_root(&self, halt: Halt) -> Result<Resolved, Halt> {
         match halt {
             Halt::Failed(Error::Leaves { path, .. }) if is_parent(&path) => {}
             halt => return Err(halt),
         }
         let root = self.cache.get_or_insert(InodeNumber::ROOT);
-        Ok(Found { parent: root, last: Last::DotDot, inode: None, slash: true })
+        Ok(Resolved { parent: root, last: LastName::DotDot, inode: None, slash: true })
     }
 
     fn rename_found(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
-        old: &Found,
-        new: &Found,
+        old: &Resolved,
+        new: &Resolved,
         flags: RenameFlags,
     ) -> Result<(), Halt> {
         let (from_name, to_name) = match (&old.last, &new.last) {
-            (Last::Dot | Last::DotDot, _) => return Err(Error::Busy.into()),
-            (_, Last::Dot | Last::DotDot) if flags.no_replace => return Err(Error::Exists.into()),
-            (_, Last::Dot | Last::DotDot) => return Err(Error::Busy.into()),
-            (Last::TooLong, _) => return Err(Error::NameTooLong.into()),
-            (Last::Name(_), Last::TooLong) if old.inode.is_none() => return Err(Error::NotFound.into()),
-            (Last::Name(_), Last::TooLong) => return Err(Error::NameTooLong.into()),
-            (Last::Name(from_name), Last::Name(to_name)) => (from_name, to_name),
+            (LastName::Dot | LastName::DotDot, _) => return Err(Error::Busy.into()),
+            (_, LastName::Dot | LastName::DotDot) if flags.no_replace => return Err(Error::Exists.into()),
+            (_, LastName::Dot | LastName::DotDot) => return Err(Error::Busy.into()),
+            (LastName::TooLong, _) => return Err(Error::NameTooLong.into()),
+            (LastName::Name(_), LastName::TooLong) if old.inode.is_none() => {
+                return Err(Error::NotFound.into());
+            }
+            (LastName::Name(_), LastName::TooLong) => return Err(Error::NameTooLong.into()),
+            (LastName::Name(from_name), LastName::Name(to_name)) => (from_name, to_name),
         };
         let (inode, kind) = old.inode.as_ref().ok_or(Error::NotFound)?;
         let is_directory = *kind == FileKind::Directory;
@@ -131,9 +133,9 @@ impl Client {
         if (is_directory || replaced_is_directory) && old.parent.number != new.parent.number {
             let _moving = self.moving.lock();
             self.check_no_cycle(&moving)?;
-            return self.rename_locked(turn, credentials, &moving);
+            return self.rename_locked(attempt, credentials, &moving);
         }
-        self.rename_locked(turn, credentials, &moving)
+        self.rename_locked(attempt, credentials, &moving)
     }
 
     /// A directory must not move below itself. The tree above holds still: `moving` is held.
@@ -160,7 +162,7 @@ impl Client {
                 return Ok(false);
             }
             let state = self.reading(&at)?;
-            let parent = self.above(&state)?;
+            let parent = self.directory_above(&state)?;
             drop(state);
             if parent.number == at.number {
                 return Err(Error::NotFound.into());
@@ -172,7 +174,7 @@ impl Client {
 
     fn rename_locked(
         &self,
-        turn: &mut Turn<'_>,
+        attempt: &mut Attempt<'_>,
         credentials: &Credentials,
         moving: &Move<'_>,
     ) -> Result<(), Halt> {
@@ -188,11 +190,11 @@ impl Client {
             orphan,
             exchange,
         };
-        turn.prepare_effect(operation(false).body_bytes(), 0)?;
+        attempt.prepare_effect(operation(false).body_bytes(), 0)?;
         let mut locked = self.lock_all([Some(from), Some(to), Some(inode), replaced])?;
         let (from_record, from_checked) = {
             let state = locked.of(from)?;
-            if !names(state, from_name, inode.number) {
+            if !name_stands_for(state, from_name, inode.number) {
                 return Err(Halt::Again);
             }
             (state.record, state.check(credentials, WRITE | EXECUTE))
@@ -203,8 +205,8 @@ impl Client {
                 return Err(Error::NotFound.into());
             }
             let stands = match replaced {
-                Some(replaced) => names(state, to_name, replaced.number),
-                None => !matches!(known(state, to_name, self.session.retired()), Known::Present(_)),
+                Some(replaced) => name_stands_for(state, to_name, replaced.number),
+                None => !matches!(name_state(state, to_name, self.session.retired()), NameState::Present(_)),
             };
             if !stands {
                 return Err(Halt::Again);
@@ -257,10 +259,10 @@ impl Client {
             orphan = replaced.opens.load(Ordering::SeqCst) > 0;
         }
         let replaced_kind = replaced_record.map_or(FileKind::File, |record| record.kind());
-        let appended = turn.append(&operation(orphan))?;
+        let appended = attempt.append(&operation(orphan))?;
 
         let state = locked.of(inode)?;
-        state.record.changed = turn.now;
+        state.record.changed = attempt.now;
         state.logged = appended.end;
         if is_directory {
             state.record.parent = to.number;
@@ -268,18 +270,18 @@ impl Client {
         if let Some(replaced) = replaced {
             let state = locked.of(replaced)?;
             if exchange {
-                state.record.changed = turn.now;
+                state.record.changed = attempt.now;
                 state.logged = appended.end;
                 if moving.replaced_is_directory {
                     state.record.parent = from.number;
                 }
             } else {
-                self.lose_name(replaced, state, is_directory, orphan, turn, appended.end);
+                self.lose_name(replaced, state, is_directory, orphan, attempt, appended.end);
             }
         }
         let (lost, won) = link_moves(moving);
         let state = locked.of(from)?;
-        state.touch_content(turn.now);
+        state.touch_content(attempt.now);
         state.logged = appended.end;
         state.record.links = state.record.links.saturating_add_signed(lost);
         if !exchange {
@@ -287,20 +289,20 @@ impl Client {
         }
         if let Some(content) = state.directory_mut() {
             if exchange {
-                content.put(from_name, Named { inode: replaced_number, kind: replaced_kind });
+                content.put(from_name, NameTarget { inode: replaced_number, kind: replaced_kind });
             } else {
                 content.take(from_name, appended.position, self.session.retired());
             }
         }
         let state = locked.of(to)?;
-        state.touch_content(turn.now);
+        state.touch_content(attempt.now);
         state.logged = appended.end;
         state.record.links = state.record.links.saturating_add_signed(won);
         if replaced.is_none() {
             state.record.size += 1;
         }
         if let Some(content) = state.directory_mut() {
-            content.put(to_name, Named { inode: inode.number, kind });
+            content.put(to_name, NameTarget { inode: inode.number, kind });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use cuesta_format::{InodeNumber, LogPosition};
 
 /// Where the present round stands.
 #[derive(Debug, Default)]
-pub(crate) struct Retiring {
+pub(crate) struct RetireRound {
     /// Everything below is retired.
     pub(super) at: LogPosition,
     /// The report's end: the round retires up to here, once all of the report is applied.
@@ -18,13 +18,13 @@ pub(crate) struct Retiring {
     pub(super) placed: Vec<InodeNumber>,
 }
 
-impl Retiring {
-    pub(crate) fn new(at: LogPosition) -> Retiring {
-        Retiring { at, target: at, ..Retiring::default() }
+impl RetireRound {
+    pub(crate) fn new(at: LogPosition) -> RetireRound {
+        RetireRound { at, target: at, ..RetireRound::default() }
     }
 
     pub(crate) fn restart(&mut self, at: LogPosition) {
-        *self = Retiring::new(at);
+        *self = RetireRound::new(at);
     }
 
     pub(super) fn in_round(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The count of opens of an inode: it rises while an [`Opened`] lives, and a slot shows the open to SharedFS.
+//! The count of opens of an inode: it rises while an [`OpenHandle`] lives, and a slot shows the open to SharedFS.
 
 use crate::cache::inode::Inode;
 use crate::session::open_slots::OpenSlots;
@@ -9,7 +9,7 @@ use libc::{O_ACCMODE, O_PATH, O_RDWR, O_WRONLY};
 
 /// Counts an inode as open for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenHandle {
     inode: Arc<Inode>,
     kind: FileKind,
     slots: Arc<OpenSlots>,
@@ -17,26 +17,32 @@ pub(crate) struct Opened {
     writes: bool,
 }
 
-impl Opened {
+impl OpenHandle {
     /// One more of an inode. Call under its lock, while it is reachable.
-    pub(crate) fn new(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> Opened {
+    pub(crate) fn new(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> OpenHandle {
         let others = inode.opens.fetch_add(1, Ordering::SeqCst);
-        Opened::listed(inode, kind, flags, slots, others)
+        OpenHandle::listed(inode, kind, flags, slots, others)
     }
 
     /// The first one of an inode that was counted as it was made.
-    pub(crate) fn made(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> Opened {
-        Opened::listed(inode, kind, flags, slots, 0)
+    pub(crate) fn made(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> OpenHandle {
+        OpenHandle::listed(inode, kind, flags, slots, 0)
     }
 
-    fn listed(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>, seed: u32) -> Opened {
+    fn listed(
+        inode: &Arc<Inode>,
+        kind: FileKind,
+        flags: i32,
+        slots: &Arc<OpenSlots>,
+        seed: u32,
+    ) -> OpenHandle {
         let writes = flags & O_PATH == 0 && matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR);
         let said = inode.number.0 | if writes { OPEN_FOR_WRITING } else { 0 };
         if writes {
             slots.writers.fetch_add(1, Ordering::SeqCst);
         }
         let slot = slots.take(said, seed);
-        Opened { inode: Arc::clone(inode), kind, slots: Arc::clone(slots), slot, writes }
+        OpenHandle { inode: Arc::clone(inode), kind, slots: Arc::clone(slots), slot, writes }
     }
 
     #[inline]
@@ -50,7 +56,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenHandle {
     fn drop(&mut self) {
         self.slots.release(self.slot);
         if self.writes {
@@ -63,7 +69,7 @@ impl Drop for Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::control::Told;
+    use crate::session::control::ClientMapping;
     use cuesta_format::InodeNumber;
     use cuesta_format::control::CLIENT_BYTES;
     use cuesta_format::control::OPEN_SLOTS_FIRST;
@@ -72,11 +78,11 @@ mod tests {
 
     fn slots() -> Arc<OpenSlots> {
         let file = sealed_memfd("test", CLIENT_BYTES as u64).unwrap();
-        Arc::new(OpenSlots::new(Told::map(&file).unwrap()))
+        Arc::new(OpenSlots::new(ClientMapping::map(&file).unwrap()))
     }
 
     fn listed(slots: &OpenSlots) -> Vec<u64> {
-        let all = (0..OPEN_SLOTS_MAX).map(|index| slots.told.open_slot(index).unwrap());
+        let all = (0..OPEN_SLOTS_MAX).map(|index| slots.client_page.open_slot(index).unwrap());
         all.map(|slot| slot.load(Ordering::Relaxed)).filter(|&number| number != 0).collect()
     }
 
@@ -84,13 +90,13 @@ mod tests {
     fn what_is_open_is_listed_in_the_slots_that_are_used() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(77), InodeNumber::NONE));
-        let one = Opened::new(&inode, FileKind::File, O_RDWR, &slots);
-        let two = Opened::new(&inode, FileKind::File, O_RDWR | O_PATH, &slots);
+        let one = OpenHandle::new(&inode, FileKind::File, O_RDWR, &slots);
+        let two = OpenHandle::new(&inode, FileKind::File, O_RDWR | O_PATH, &slots);
         let mut seen = listed(&slots);
         seen.sort_unstable();
         assert_eq!(seen, [77, 77 | OPEN_FOR_WRITING]);
         assert!(one.slot < OPEN_SLOTS_FIRST && two.slot < OPEN_SLOTS_FIRST);
-        assert_eq!(slots.told.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_FIRST as u32);
+        assert_eq!(slots.client_page.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_FIRST as u32);
         drop(one);
         assert_eq!(listed(&slots), [77]);
         slots.abandon();
@@ -102,9 +108,9 @@ mod tests {
     fn who_writes_an_inode_is_told_for_as_long_as_it_is_open() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(7), InodeNumber::NONE));
-        let reader = Opened::new(&inode, FileKind::File, 0, &slots);
+        let reader = OpenHandle::new(&inode, FileKind::File, 0, &slots);
         assert!(!slots.have_writer(InodeNumber(7)));
-        let writers = [O_WRONLY, O_RDWR].map(|flags| Opened::new(&inode, FileKind::File, flags, &slots));
+        let writers = [O_WRONLY, O_RDWR].map(|flags| OpenHandle::new(&inode, FileKind::File, flags, &slots));
         assert!(slots.have_writer(InodeNumber(7)) && !slots.have_writer(InodeNumber(8)));
         let [one, other] = writers;
         drop(one);
@@ -119,7 +125,7 @@ mod tests {
     fn only_who_writes_counts_as_a_writer() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(7), InodeNumber::NONE));
-        let open = |flags| Opened::new(&inode, FileKind::File, flags, &slots);
+        let open = |flags| OpenHandle::new(&inode, FileKind::File, flags, &slots);
         let count = || slots.writers.load(Ordering::SeqCst);
         let writer = open(O_RDWR);
         drop([open(0), open(O_RDWR | O_PATH)]);
@@ -128,13 +134,13 @@ mod tests {
         assert!(!slots.have_writer(InodeNumber(7)));
         slots.show_writers(&hidden);
         assert!(slots.have_writer(InodeNumber(7)));
-        let made = Opened::made(&inode, FileKind::File, O_WRONLY, &slots);
+        let made = OpenHandle::made(&inode, FileKind::File, O_WRONLY, &slots);
         assert_eq!(count(), 2);
         drop((writer, made));
         assert_eq!(count(), 0);
 
         // Of one without a slot nobody can tell which inode it writes.
-        let all: Vec<Opened> = (0..OPEN_SLOTS_MAX).map(|_| open(0)).collect();
+        let all: Vec<OpenHandle> = (0..OPEN_SLOTS_MAX).map(|_| open(0)).collect();
         let unlisted = open(O_WRONLY);
         assert!(slots.have_writer(InodeNumber(7)) && slots.have_writer(InodeNumber(8)));
         drop((unlisted, all));
@@ -145,13 +151,13 @@ mod tests {
     fn more_slots_are_used_when_they_are_needed_and_what_finds_none_is_counted() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(5), InodeNumber::NONE));
-        let open = |_| Opened::new(&inode, FileKind::File, 0, &slots);
-        let all: Vec<Opened> = (0..OPEN_SLOTS_MAX + 3).map(open).collect();
+        let open = |_| OpenHandle::new(&inode, FileKind::File, 0, &slots);
+        let all: Vec<OpenHandle> = (0..OPEN_SLOTS_MAX + 3).map(open).collect();
         assert_eq!(listed(&slots).len(), OPEN_SLOTS_MAX);
-        assert_eq!(slots.told.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_MAX as u32);
-        assert_eq!(slots.told.page().open_unlisted.load(Ordering::Relaxed), 3);
+        assert_eq!(slots.client_page.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_MAX as u32);
+        assert_eq!(slots.client_page.page().open_unlisted.load(Ordering::Relaxed), 3);
         drop(all);
         assert!(listed(&slots).is_empty());
-        assert_eq!(slots.told.page().open_unlisted.load(Ordering::Relaxed), 0);
+        assert_eq!(slots.client_page.page().open_unlisted.load(Ordering::Relaxed), 0);
     }
 }

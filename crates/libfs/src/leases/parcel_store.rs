@@ -19,26 +19,26 @@ const ITEM_BYTES: usize = 128;
 
 /// The parcels.
 #[derive(Debug, Default)]
-pub(crate) struct Parcels {
-    places: RwLock<HashMap<InodeNumber, Taken>>,
+pub(crate) struct ParcelStore {
+    items: RwLock<HashMap<InodeNumber, ParcelItem>>,
     /// How many inodes are here, to look at without the lock.
     count: AtomicUsize,
 }
 
 /// What a lease on an inode brought: a place in a parcel.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ParcelItem {
     parcel: Arc<Parcel>,
     at: ItemAt,
 }
 
-impl Taken {
+impl ParcelItem {
     pub(crate) fn item(&self) -> Option<Item<'_>> {
         self.parcel.item(self.at)
     }
 }
 
-impl Parcels {
+impl ParcelStore {
     /// Keeps what came with an answer. Within an attempt.
     pub(crate) fn add(&self, bytes: Vec<u8>) -> Result<(), Error> {
         if bytes.is_empty() {
@@ -48,15 +48,15 @@ impl Parcels {
         let parcel = Parcel::open(bytes, |inode, at| found.push((inode, at)))
             .map_err(|error| Error::Daemon(error.to_string()))?;
         let parcel = Arc::new(parcel);
-        let mut places = self.places.write();
-        if places.len() >= INODES_MAX {
-            places.clear();
+        let mut items = self.items.write();
+        if items.len() >= INODES_MAX {
+            items.clear();
         }
-        places.reserve(found.len());
+        items.reserve(found.len());
         for (inode, at) in found {
-            places.insert(inode, Taken { parcel: Arc::clone(&parcel), at });
+            items.insert(inode, ParcelItem { parcel: Arc::clone(&parcel), at });
         }
-        self.count.store(places.len(), Ordering::Release);
+        self.count.store(items.len(), Ordering::Release);
         Ok(())
     }
 
@@ -65,29 +65,29 @@ impl Parcels {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.places.read().get(&inode)?.item().map(look)
+        self.items.read().get(&inode)?.item().map(look)
     }
 
     /// Takes an inode out, if it is here. Its lease goes with it.
-    pub(crate) fn take(&self, inode: InodeNumber) -> Option<Taken> {
+    pub(crate) fn take(&self, inode: InodeNumber) -> Option<ParcelItem> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut places = self.places.write();
-        let taken = places.remove(&inode);
-        self.count.store(places.len(), Ordering::Release);
+        let mut items = self.items.write();
+        let taken = items.remove(&inode);
+        self.count.store(items.len(), Ordering::Release);
         taken
     }
 
     /// Lets go of everything.
     pub(crate) fn forget(&self) {
-        let mut places = self.places.write();
-        places.clear();
+        let mut items = self.items.write();
+        items.clear();
         self.count.store(0, Ordering::Release);
     }
 
     /// Whether the inode is here.
     pub(crate) fn has(&self, inode: InodeNumber) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.places.read().contains_key(&inode)
+        self.count.load(Ordering::Acquire) > 0 && self.items.read().contains_key(&inode)
     }
 }

@@ -14,13 +14,13 @@ const DIRECTORIES_MAX: usize = 4096;
 
 /// Directories that were taken lately from the session of one mount.
 #[derive(Debug, Default)]
-pub(crate) struct TakenNames {
+pub(crate) struct RevokedDirectories {
     taken: BTreeMap<InodeNumber, Instant>,
     /// When there were too many to remember: any may have been taken then.
     others: Option<Instant>,
 }
 
-impl TakenNames {
+impl RevokedDirectories {
     /// Whether a directory was not taken lately, as of `at`.
     #[must_use]
     pub(crate) fn is_quiet(&self, directory: InodeNumber, at: Instant) -> bool {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_quiet_again_some_time_after_it_was_taken() {
-        let mut taken = TakenNames::default();
+        let mut taken = RevokedDirectories::default();
         let begin = Instant::now();
         assert!(taken.is_quiet(directory(0), begin));
         taken.note(directory(0), begin);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn of_too_many_all_are_called_taken() {
-        let mut taken = TakenNames::default();
+        let mut taken = RevokedDirectories::default();
         let begin = Instant::now();
         (0..=DIRECTORIES_MAX).for_each(|number| taken.note(directory(number), begin));
         let never = directory(DIRECTORIES_MAX + 1);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn those_that_have_become_quiet_make_room() {
-        let mut taken = TakenNames::default();
+        let mut taken = RevokedDirectories::default();
         let begin = Instant::now();
         (0..DIRECTORIES_MAX).for_each(|number| taken.note(directory(number), begin));
         taken.note(directory(DIRECTORIES_MAX), begin + STRETCH);
