@@ -35,18 +35,19 @@ pub enum Error {
     LinkLimit,
     #[error("no space left on the store")]
     NoSpace,
-    /// The owner has as much as they may.
+    /// The owner has as much as the quota allows.
     #[error("disk quota exceeded")]
     OverQuota,
     #[error("file too large")]
     FileTooBig,
-    /// A file would get larger than the process allows itself (`RLIMIT_FSIZE`): a signal goes with it.
+    /// A file would grow beyond the limit that the process set itself (`RLIMIT_FSIZE`). A signal goes with
+    /// it.
     #[error("file size limit exceeded")]
     OverLimit,
     /// The file was not opened for this.
     #[error("bad file descriptor")]
     AccessMode,
-    /// The medium does not take what is logged.
+    /// The medium does not take the log.
     #[error("the medium does not take the log")]
     LogLost,
     /// The application's memory cannot be read or written.
@@ -54,7 +55,7 @@ pub enum Error {
     Fault,
     #[error("operation not supported")]
     Unsupported,
-    /// A special file whose driver is not ours to call.
+    /// The driver of this special file is not ours to call.
     #[error("no such device or address")]
     NoDevice,
     /// No data (or hole) behind the offset.
@@ -66,7 +67,7 @@ pub enum Error {
     /// The name of an extended attribute is empty or too long.
     #[error("out of range")]
     Range,
-    /// The value of an extended attribute.
+    /// The value of an extended attribute is too long.
     #[error("value too long")]
     ValueTooLong,
     #[error("resource busy")]
@@ -74,7 +75,8 @@ pub enum Error {
     /// A program cannot be written while it runs.
     #[error("text file busy")]
     Running,
-    /// An offset that does not fit. No call answers it: the errors behind it keep their places in messages.
+    /// The offset does not fit. No call answers it. It keeps the numbers of the errors behind it in messages
+    /// stable.
     #[error("value too large")]
     Overflow,
     /// The process has no descriptors left to take in a part of the log.
@@ -89,32 +91,33 @@ pub enum Error {
     /// SharedFS is gone.
     #[error("the daemon is gone")]
     Disconnected,
-    /// SharedFS gave the session up, or knows none such.
+    /// SharedFS gave the session up, or does not know it.
     #[error("the daemon ended the session")]
     SessionEnded,
-    /// SharedFS failed, or answered what makes no sense.
+    /// SharedFS failed, or its answer makes no sense.
     #[error("the daemon failed: {0}")]
     Daemon(String),
     /// What the store holds of a file is not what was written to it.
     #[error("the content of inode {0} is damaged")]
     Content(InodeNumber),
-    /// The path leads to a named pipe that may be opened so: the kernel opens what stands in for it
+    /// The path leads to a named pipe that may be opened. The kernel opens the file that stands in for it
     /// ([`crate::Client::stand_in`]).
     #[error("a named pipe")]
     Pipe(InodeNumber),
-    /// The path leads out of the store: continue with this one, which starts with `/` (a symbolic link's
-    /// target) or with `..` from the store's root.
+    /// The path leads out of the store. The caller continues with this path, which starts with `/` (a
+    /// symbolic link's target) or with `..` from the store's root.
     #[error("the path leaves the store")]
     Leaves {
         /// The path that remains.
         path: Vec<u8>,
-        /// Of a call with two paths, it is the second one.
+        /// Of a call with two paths, the second one leads out.
         second: bool,
     },
-    /// SharedFS performs the operations on the inode: this one is sent to it ([`crate::Shipper`]).
+    /// SharedFS performs the operations on the inode, so the caller sends this one to it
+    /// ([`crate::Shipper`]).
     #[error("operations on inode {0} are sent to the daemon")]
     Shipped(InodeNumber),
-    /// The process that asked for the call ended before it took effect.
+    /// The process that asked for the call ended before the call took effect.
     #[error("the process that asked has ended")]
     Withdrawn,
 }

@@ -10,24 +10,24 @@ use hashbrown::HashMap;
 /// How old a time of last access may get before a read renews it anyway, in nanoseconds (relatime).
 const AGE_MAX: i64 = 24 * 3600 * 1_000_000_000;
 
-/// When reads move times of last access.
+/// When a read moves the time of last access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// Where that was before the last change, or is a day old.
+    /// If the time is before the last change, or a day old.
     #[default]
     Relative,
-    /// Each time.
+    /// At each read.
     Always,
-    /// Never.
+    /// At no read.
     Never,
 }
 
 /// The policy of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessTimes {
-    /// When reads move them.
+    /// When reads move the times.
     pub when: When,
-    /// Those of directories stay.
+    /// The times of directories never move.
     pub not_of_directories: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn moves(policy: u32, accessed: Timestamp, record: &InodeRecord, now:
     policy & ALWAYS != 0 || accessed <= record.modified || accessed <= record.changed || is_old()
 }
 
-/// What SharedFS has not been told.
+/// Times that SharedFS has not been told.
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
     pub(crate) any: AtomicBool,
@@ -73,7 +73,7 @@ impl Accesses {
         let mut noted = self.noted.lock();
         self.any.store(false, Ordering::Relaxed);
         let mut accesses: Vec<_> = noted.drain().collect();
-        // Those near each other lie together.
+        // Neighbours share a record.
         accesses.sort_unstable();
         (!accesses.is_empty()).then_some(Request::Accessed { accesses })
     }

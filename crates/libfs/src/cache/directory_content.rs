@@ -1,7 +1,7 @@
-//! The content of a directory: the names known, and whether a name that is not known may exist.
+//! The content of a directory: the names that are known, and whether an unknown name may exist.
 //!
-//! A directory made by this session, or listed once, is complete: what is not in it does not exist. In one that is
-//! not, names taken away are remembered until SharedFS knows as well.
+//! A directory that this session made, or listed once, is complete: a name that is not in it does not exist.
+//! In an incomplete directory, removed names are remembered until SharedFS knows that they are gone.
 
 use crate::cache::split_table::SplitTable;
 use crate::sync::{AtomicU32, Ordering};
@@ -10,22 +10,23 @@ use cuesta_format::{FileKind, InodeNumber, LogPosition};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use std::hash::BuildHasher;
 
-/// Names taken that are remembered before those SharedFS knows of are swept out.
+/// Removed names that are remembered before those that SharedFS knows of are swept out.
 const TAKEN_KEPT: usize = 1024;
 
-/// A session that asks for so many names of an incomplete directory one by one, and for one in so many of those it has, fetches all
-/// names instead: a question takes as long as some eighty names of a listing.
+/// A session fetches all names of an incomplete directory after this many requests for single names, if it
+/// has also asked for one in this many of its names. One request takes as long as some eighty names of a
+/// listing.
 const ASKED_ONE_BY_ONE_MIN: u32 = 16;
 
 const NAMES_FOR_A_QUESTION: u64 = 64;
 
-/// A larger directory is never fetched whole: its names would take some hundred megabytes.
+/// A larger directory is never fetched whole: its names would take hundreds of megabytes.
 const FETCHED_NAMES_MAX: u64 = 1 << 20;
 
-/// Directories asked for along with the second that is asked for in a directory.
+/// How many directories are requested along with the second one in the same parent.
 const BESIDE_FIRST: usize = 16;
 
-/// More names are not looked through for directories to ask for.
+/// How many names are searched for directories to request.
 const NAMES_SEARCHED_MAX: usize = 4096;
 
 /// What a name stands for.
@@ -35,7 +36,7 @@ pub(crate) struct NameTarget {
     pub(crate) kind: FileKind,
 }
 
-/// What is known of a name.
+/// What the session knows of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameState {
     Present(NameTarget),
@@ -44,10 +45,10 @@ pub(crate) enum NameState {
     Unknown,
 }
 
-/// Longest name that is kept without memory of its own.
+/// The longest name that is stored inline.
 const SHORT_BYTES_MAX: usize = 30;
 
-/// A name as a directory keeps it.
+/// A stored name.
 #[derive(Debug)]
 enum StoredName {
     Short { length: u8, bytes: [u8; SHORT_BYTES_MAX] },
@@ -82,7 +83,7 @@ struct Entry {
     named: NameTarget,
 }
 
-/// The names, by name.
+/// The table of names.
 #[derive(Debug)]
 struct Names {
     table: SplitTable<Entry>,
@@ -100,7 +101,7 @@ impl Names {
         Some(found.named)
     }
 
-    /// Enters a name that is not there.
+    /// Adds a name that is not in the table.
     #[inline]
     fn enter(&mut self, hash: u64, name: &[u8], named: NameTarget) {
         let hasher = &self.hasher;
@@ -108,7 +109,7 @@ impl Names {
         self.table.insert_new(hash, entry, |entry| hasher.hash_one(entry.name.bytes()));
     }
 
-    /// Enters a name, or what it stands for now if `replaces`.
+    /// Adds a name. If it is there and `replaces` is set, changes its target.
     #[inline]
     fn put(&mut self, name: &[u8], named: NameTarget, replaces: bool) {
         let hash = self.hasher.hash_one(name);
@@ -130,22 +131,22 @@ impl Names {
 pub(crate) struct DirectoryContent {
     names: Names,
     taken: HashMap<Box<[u8]>, LogPosition>,
-    /// Names taken that were left when those SharedFS knows of were last swept out.
+    /// How many removed names were left after the last sweep.
     taken_swept: usize,
     complete: bool,
     listed_to: Vec<u8>,
-    /// Names asked for one by one.
+    /// Requests for single names.
     asked: u32,
-    /// How often a directory in it was asked for: the next may bring others along.
+    /// How often a directory in it was requested. The next request may bring others along.
     beside: AtomicU32,
-    /// What is known is out of date, and complete as of this.
+    /// The lease is gone, and the names were complete as of this version.
     kept: Option<Kept>,
-    /// It was changed under the last lease.
+    /// The session changed it under the last lease.
     changed: bool,
 }
 
 impl DirectoryContent {
-    /// Of a new directory.
+    /// The content of a new directory.
     pub(crate) fn empty() -> DirectoryContent {
         DirectoryContent {
             names: Names::new(),
@@ -160,14 +161,14 @@ impl DirectoryContent {
         }
     }
 
-    /// Of a directory in the shared area.
+    /// The content of a directory in the shared area.
     pub(crate) fn granted(entries: Vec<DirectoryEntry>, complete: bool) -> DirectoryContent {
         let mut content = DirectoryContent { complete: false, ..DirectoryContent::empty() };
         content.learn(entries, complete, LogPosition(0));
         content
     }
 
-    /// Of a directory in the shared area, all of it.
+    /// The complete content of a directory in the shared area.
     pub(crate) fn of_all<'a>(
         names: impl Iterator<Item = (&'a [u8], InodeNumber, FileKind)> + Clone,
     ) -> DirectoryContent {
@@ -180,7 +181,8 @@ impl DirectoryContent {
         content
     }
 
-    /// Takes entries that follow those listed, in name order; `retired` is what SharedFS knew at least.
+    /// Takes entries that follow those listed, in name order. `retired` is a position up to which SharedFS
+    /// knew this log.
     pub(crate) fn learn(&mut self, entries: Vec<DirectoryEntry>, complete: bool, retired: LogPosition) {
         if let Some(last) = entries.last() {
             self.listed_to.clone_from(&last.name);
@@ -199,7 +201,7 @@ impl DirectoryContent {
         }
     }
 
-    /// The lease is gone. Says whether what is known is worth catching up from.
+    /// Keeps the names although the lease is gone. Says whether they are complete, and so worth keeping.
     pub(crate) fn keep(&mut self, kept: Kept, changed: bool) -> bool {
         self.changed = changed;
         let is_whole = self.complete;
@@ -207,17 +209,17 @@ impl DirectoryContent {
         is_whole
     }
 
-    /// What is known, though the lease is gone.
+    /// The version of the kept names, if the lease is gone.
     pub(crate) fn kept(&self) -> Option<&Kept> {
         self.kept.as_ref()
     }
 
-    /// Whether who asks for a lease again will want to change it.
+    /// Whether the session will probably change the directory under its next lease.
     pub(crate) fn will_change(&self) -> bool {
         self.kept.is_some() && self.changed
     }
 
-    /// There is a lease again, and these are the names that changed meanwhile, in the order they did.
+    /// Applies the names that changed while the session had no lease, in their order.
     pub(crate) fn apply_changes(&mut self, changes: Vec<DirectoryEntry>) {
         self.kept = None;
         for DirectoryEntry { name, inode, kind } in changes {
@@ -230,7 +232,7 @@ impl DirectoryContent {
         }
     }
 
-    /// A name is about to be asked for. Says whether to fetch all names instead; the directory has `size`.
+    /// Counts a request for a single name. Says whether to fetch all names instead; the directory has `size`.
     pub(crate) fn fetches_all(&mut self, size: u64) -> bool {
         self.asked = self.asked.saturating_add(1);
         self.asked > ASKED_ONE_BY_ONE_MIN
@@ -238,7 +240,7 @@ impl DirectoryContent {
             && u64::from(self.asked) > size / NAMES_FOR_A_QUESTION
     }
 
-    /// The last name listed by SharedFS, while more follow.
+    /// The last name that SharedFS listed, while more follow.
     pub(crate) fn listed_to(&self) -> Option<&[u8]> {
         (!self.complete).then_some(self.listed_to.as_slice())
     }
@@ -253,7 +255,7 @@ impl DirectoryContent {
         }
     }
 
-    /// A name was made, replaced, or learnt.
+    /// Sets a name that was made, replaced, or fetched.
     pub(crate) fn put(&mut self, name: &[u8], named: NameTarget) {
         self.names.put(name, named, true);
         if !self.taken.is_empty() {
@@ -261,7 +263,7 @@ impl DirectoryContent {
         }
     }
 
-    /// A name was taken away by an entry at `position`.
+    /// Removes a name, by an entry at `position`.
     pub(crate) fn take(&mut self, name: &[u8], position: LogPosition, retired: LogPosition) {
         self.names.remove(name);
         if self.complete {
@@ -279,13 +281,14 @@ impl DirectoryContent {
         self.names.table.len()
     }
 
-    /// Names known now.
+    /// The names known now.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], NameTarget)> {
         self.names.table.iter().map(|entry| (entry.name.bytes(), entry.named))
     }
 
-    /// Directories to ask for along with the one in it that has this number, of those that are `wanted`: none for
-    /// the first, then some, then many; those that follow by number first, as programs read directories in that order.
+    /// Directories to request along with `inode`, among those that are `wanted`: none for the first request,
+    /// then some, then many. Those with the next higher numbers come first, as programs read directories in
+    /// that order.
     pub(crate) fn directories_beside(
         &self,
         inode: InodeNumber,

@@ -1,7 +1,7 @@
-//! The extended attributes of an inode, all of them, as they are known under its lease.
+//! All extended attributes of an inode, as they are known under its lease.
 //!
-//! A session learns them whole or not at all, before it changes any: what is here is the present truth, and needs no
-//! overlay of what is not digested.
+//! A session fetches them all before it changes any. So this set is always current, and needs no overlay of
+//! undigested changes.
 
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
 use cuesta_format::wire::ExtendedAttribute;
@@ -12,7 +12,7 @@ struct Attribute {
     value: Box<[u8]>,
 }
 
-/// Of an inode that has none.
+/// The set of an inode without attributes.
 pub(crate) static NONE: ExtendedSet = ExtendedSet { attributes: Vec::new() };
 
 /// Attributes by name, in name order: most inodes have none, few have more than two.
@@ -22,7 +22,7 @@ pub(crate) struct ExtendedSet {
 }
 
 impl ExtendedSet {
-    /// As SharedFS has them.
+    /// The set as SharedFS has it.
     pub(crate) fn granted(attributes: Vec<ExtendedAttribute>) -> ExtendedSet {
         let mut set = ExtendedSet::default();
         attributes.into_iter().for_each(|it| set.put(&it.name, &it.value));
@@ -55,13 +55,13 @@ impl ExtendedSet {
         self.attributes.iter().map(|attribute| &*attribute.name)
     }
 
-    /// Bytes of a list of the names, each with a zero byte behind it.
+    /// Bytes of a list of the names, each followed by a zero byte.
     pub(crate) fn list_bytes(&self) -> usize {
         self.names().map(|name| name.len() + 1).sum()
     }
 }
 
-/// One of the two.
+/// One of the two access control lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessListKind {
     Access,
@@ -69,7 +69,7 @@ pub(crate) enum AccessListKind {
 }
 
 impl AccessListKind {
-    /// The one that is kept under this name.
+    /// The list that is stored under this name.
     pub(crate) fn of(name: &[u8]) -> Option<AccessListKind> {
         match name {
             ACCESS_LIST => Some(AccessListKind::Access),

@@ -5,11 +5,12 @@
 //! | overlay | payload in the log, or zeros a truncation or clearing left | when its log position is retired |
 //! | base | place in an arena | replaced by digests' reports |
 //!
-//! What a digest wrote over blocks where they lay it does not report: the base has them. Where it has not (the file grew
-//! over a part of a block), the extents are fetched anew.
+//! A digest that overwrites blocks in place does not report them, because the base has them. If the base has
+//! them not (the file grew over a part of a block), the extents are fetched again.
 //!
-//! Zeros in the overlay shield a truncated or cleared range from places that an earlier digest reports late. A base that
-//! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
+//! Zeros in the overlay shield a truncated or cleared range from extents that an earlier digest reports late.
+//! If such a report would have changed the base under a shield, the base is fetched again once the shield
+//! goes (`stale`).
 
 use crate::cache::interval::{IntervalMap, Sliding, Spares};
 use crate::sync::{AtomicU64, Ordering};
@@ -60,16 +61,16 @@ struct Cut {
     end: u64,
 }
 
-/// Where bytes of a file are.
+/// Where bytes of a file lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// In the log, from this position on.
     Log(LogPosition),
     /// In an arena, from this byte address on.
     Arena(u64),
-    /// Nowhere: zeros.
+    /// Nowhere: they read as zeros.
     Hole,
-    /// Not known yet: extents must be fetched from this offset on.
+    /// Not known: the extents from this offset on must be fetched.
     Unknown,
 }
 
@@ -82,14 +83,14 @@ pub(crate) struct FileContent {
     known_to: u64,
     stale: bool,
     cuts: Vec<Cut>,
-    /// Blocks that hold content, if they were counted since anything but a write changed; else [`UNCOUNTED`].
+    /// Blocks that hold content, or [`UNCOUNTED`] if anything but a write has changed since the count.
     counted: AtomicU64,
 }
 
 const UNCOUNTED: u64 = u64::MAX;
 
 impl FileContent {
-    /// Of a new file.
+    /// The content of a new file.
     pub(crate) fn empty() -> FileContent {
         FileContent {
             overlay: IntervalMap::new(),
@@ -101,7 +102,7 @@ impl FileContent {
         }
     }
 
-    /// Of a file of `size` bytes in the shared area.
+    /// The content of a file of `size` bytes in the shared area.
     pub(crate) fn granted(
         size: u64,
         extents: impl IntoIterator<Item = Extent>,
@@ -113,12 +114,12 @@ impl FileContent {
         content
     }
 
-    /// From which offset on extents are not known; `None`: all are.
+    /// The offset from which on extents are not known. `None`: all are known.
     pub(crate) fn unknown_from(&self) -> Option<u64> {
         (self.known_to != u64::MAX).then_some(self.known_to)
     }
 
-    /// Takes extents that follow those known, in order.
+    /// Takes extents that follow the known ones, in order.
     pub(crate) fn learn(&mut self, extents: impl IntoIterator<Item = Extent>, complete: bool) {
         for extent in extents {
             self.place(&extent);
@@ -129,12 +130,12 @@ impl FileContent {
         }
     }
 
-    /// What was counted may be so no more.
+    /// Marks the count of blocks as out of date.
     fn recount(&mut self) {
         *self.counted.get_mut() = UNCOUNTED;
     }
 
-    /// A digest put these blocks here.
+    /// Takes an extent that a digest placed.
     pub(crate) fn place(&mut self, extent: &Extent) {
         self.recount();
         let start = extent.file_block.saturating_mul(BLOCK_BYTES);
@@ -156,7 +157,7 @@ impl FileContent {
         }
     }
 
-    /// A write of `range` whose payload starts at `position`.
+    /// Overlays `range` with a write whose payload starts at `position`.
     #[inline]
     pub(crate) fn write(&mut self, range: Range<u64>, position: LogPosition) {
         let counted = *self.counted.get_mut();
@@ -168,7 +169,8 @@ impl FileContent {
         self.overlay.insert(range, OverlayPiece::Log(position));
     }
 
-    /// The size changed, by an entry at `position`. Whether there is something to retire once it was digested.
+    /// Changes the size, by an entry at `position`. Says whether there is something to retire after the
+    /// digest.
     pub(crate) fn truncate(&mut self, old_size: u64, size: u64, position: LogPosition) -> bool {
         if size >= old_size {
             return false;
@@ -180,7 +182,7 @@ impl FileContent {
         true
     }
 
-    /// The range was cleared, by an entry at `position`. Whether there is something to retire once it was digested.
+    /// Clears a range, by an entry at `position`. Says whether there is something to retire after the digest.
     pub(crate) fn clear(&mut self, range: Range<u64>, position: LogPosition) -> bool {
         if range.is_empty() {
             return false;
@@ -196,13 +198,14 @@ impl FileContent {
         self.cuts.push(Cut { position, start: range.start, end: range.end });
     }
 
-    /// Whether nothing of it is in the log, and all of the shared area's part is known: only then it can be shifted,
-    /// for what digests still had to report would be in the wrong places.
+    /// Whether nothing of the file is in the log, and all its extents are known. Otherwise a shift would be
+    /// wrong, because digests still have extents to report.
     pub(crate) fn may_shift(&self) -> bool {
         self.is_clean() && self.known_to == u64::MAX
     }
 
-    /// Takes a range out, or makes room at its start, in content that [`FileContent::may_shift`].
+    /// Takes a range out of the content, or makes room at its start. The content must be one that
+    /// [`FileContent::may_shift`] allows.
     pub(crate) fn shift(&mut self, range: Range<u64>, insert: bool) {
         self.recount();
         let length = range.end - range.start;
@@ -222,7 +225,7 @@ impl FileContent {
         }
     }
 
-    /// What the entries below `end` wrote is in the base now.
+    /// Drops the overlay of entries below `end`: the base has what they wrote.
     pub(crate) fn retire_writes(&mut self, end: LogPosition) {
         self.recount();
         let (base, known_to) = (&self.base, self.known_to);
@@ -240,7 +243,7 @@ impl FileContent {
         }
     }
 
-    /// The truncation or clearing by the entry at `position` was digested.
+    /// Drops the zeros of the truncation or clearing at `position`: it is digested.
     pub(crate) fn retire_truncate(&mut self, position: LogPosition) {
         let Some(index) = self.cuts.iter().position(|cut| cut.position == position) else {
             return;
@@ -255,12 +258,12 @@ impl FileContent {
         }
     }
 
-    /// Nothing of it is in the log any more.
+    /// Whether nothing of the file is in the log any more.
     pub(crate) fn is_clean(&self) -> bool {
         self.overlay.is_empty() && self.cuts.is_empty()
     }
 
-    /// Where the byte at `at` is, and how many up to `end` follow it there.
+    /// Where the byte at `at` lies, and how many bytes up to `end` follow it there.
     #[inline]
     pub(crate) fn find(&self, at: u64, end: u64) -> (u64, Source) {
         let mut end = end;
@@ -286,8 +289,8 @@ impl FileContent {
         }
     }
 
-    /// The first byte from `from` on that lies in a block with content (`data`), or in one without, of a file of `size`
-    /// bytes; what lies at the end is no block. `Err`: extents must be fetched first.
+    /// The first offset from `from` on that lies in a block with content (`data`) or without, in a file of
+    /// `size` bytes. The end of the file is in no block. `Err`: extents must be fetched first.
     pub(crate) fn boundary(&self, from: u64, size: u64, data: bool) -> Result<Option<u64>, ()> {
         let mut at = from - from % BLOCK_BYTES;
         // Where the hole began that ends at `at`.
@@ -313,7 +316,7 @@ impl FileContent {
         Ok((!data).then_some(size))
     }
 
-    /// Blocks that hold content, of a file of `size` bytes; an estimate for files of very many pieces.
+    /// Blocks that hold content, of a file of `size` bytes. For a file of very many pieces it is an estimate.
     pub(crate) fn blocks(&self, size: u64, blocks_known: u64) -> u64 {
         const PIECES_MAX: usize = 4096;
         let counted = self.counted.load(Ordering::Relaxed);
@@ -331,14 +334,14 @@ impl FileContent {
         counted
     }
 
-    /// Blocks that a write of a range adds to those with content, if that is known.
+    /// Blocks that a write of a range adds to those with content, if all extents there are known.
     pub(crate) fn missing(&self, range: Range<u64>) -> Option<u64> {
         let (start, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
         let (first, behind) = (start * BLOCK_BYTES, end.saturating_mul(BLOCK_BYTES));
         (behind <= self.known_to).then(|| (end - start).saturating_sub(self.count(first, behind)))
     }
 
-    /// Blocks with content in a range, which begins with a block.
+    /// Blocks with content in a range that starts at a block boundary.
     fn count(&self, start: u64, end: u64) -> u64 {
         let mut blocks = 0;
         let mut counted_to = 0;
@@ -378,7 +381,8 @@ mod tests {
         assert_eq!(content.blocks(3 * BLOCK_BYTES, 0), 1);
     }
 
-    /// A program that writes and asks for the size in turns pays for what it wrote, not for all the file.
+    /// A program that alternates between writing and asking for the size pays for what it wrote, not for the
+    /// whole file.
     #[test]
     fn blocks_are_counted_as_they_are_written() {
         let mut random = fastrand::Rng::with_seed(7);

@@ -1,7 +1,7 @@
-//! An inode as this session knows it.
+//! An inode as this session knows it: its record, its content, its lease.
 //!
-//! What a state holds is the present truth while `lease` is set and the session's generation stands; without a
-//! lease nothing in it means anything. Locks on several inodes are taken in the order of their numbers.
+//! A state is true while `lease` is set and the session's generation stands. Without a lease nothing in it
+//! means anything. An operation locks several inodes in the order of their numbers.
 
 use crate::cache::directory_content::DirectoryContent;
 use crate::cache::extended_set::{AccessListKind, ExtendedSet, NONE};
@@ -14,10 +14,10 @@ use cuesta_format::wire::{Grant, Kept, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 use std::ops::Range;
 
-/// Times any inode was filled.
+/// How often inodes were filled, in all sessions of the process.
 static FILLS: AtomicU64 = AtomicU64::new(0);
 
-/// A number that no inode was filled under before.
+/// A number under which no inode was filled before.
 pub(crate) fn next_fill() -> u64 {
     FILLS.fetch_add(1, Ordering::Relaxed) + 1
 }
@@ -27,37 +27,39 @@ pub(crate) fn next_fill() -> u64 {
 pub(crate) struct Inode {
     pub(crate) number: InodeNumber,
     pub(crate) state: RwLock<State>,
-    /// Open files on it in this session. Grows only under `state` while it has a name, so that an unlink knows.
+    /// Open files on it in this session. It rises only under `state` while the inode has a name, so that an
+    /// unlink sees it.
     pub(crate) opens: AtomicU32,
-    /// This session took its last name while it was open, or made it without one: it is ours to release.
+    /// This session removed its last name while it was open, or made it without a name. So this session
+    /// releases it.
     pub(crate) orphaned: AtomicBool,
-    /// Time of last access: changes under a shared lock ([`crate::calls::attributes::access_times`]).
+    /// Time of last access. It changes under a shared lock ([`crate::calls::attributes::access_times`]).
     accessed: AtomicI64,
     /// Until when SharedFS performs the operations on it ([`crate::sharing::send`]).
     pub(crate) shipped: ShippedUntil,
 }
 
-/// What is known of it.
+/// What the session knows of an inode.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) lease: Option<LeaseMode>,
     pub(crate) record: InodeRecord,
     pub(crate) content: Content,
-    /// All its extended attributes, if it has some and they were asked for.
+    /// All its extended attributes, if it has any and the session has fetched them.
     pub(crate) extended: Option<Box<ExtendedSet>>,
-    /// Behind the last entry about it.
+    /// The end of the last log entry about it.
     pub(crate) logged: LogPosition,
-    /// Differs each time a lease brought what is known here.
+    /// Differs each time a lease fills the state.
     pub(crate) filled: u64,
-    /// It is gone: it had no name left and nobody here has it open. Nothing about it may be logged any more.
+    /// It is gone: it has no name, and no file of this session is open on it. No later entry may name it.
     pub(crate) released: bool,
 }
 
-/// What it holds.
+/// The content of an inode.
 #[derive(Debug)]
 pub(crate) enum Content {
     File(FileContent),
-    /// Of a file in mapped mode: it is the kernel's.
+    /// A file in mapped mode: the kernel has the content.
     Mapped(Arc<MappedFile>),
     Directory(Box<DirectoryContent>),
     Symlink(Box<[u8]>),
@@ -65,13 +67,13 @@ pub(crate) enum Content {
 }
 
 impl Inode {
-    /// One of which nothing is known yet, but of a directory perhaps the one it is in.
+    /// An inode of which nothing is known, except perhaps a directory's parent.
     pub(crate) fn unknown(number: InodeNumber, parent: InodeNumber) -> Inode {
         let record = InodeRecord { parent, ..InodeRecord::new(number, 0, 0, 0, Timestamp(0)) };
         Inode::with_state(number, None, record, Content::Special, LogPosition(0))
     }
 
-    /// One this session just made.
+    /// An inode that this session just made.
     pub(crate) fn made(record: InodeRecord, content: Content, logged: LogPosition) -> Inode {
         Inode::with_state(record.inode, Some(LeaseMode::Write), record, content, logged)
     }
@@ -109,7 +111,7 @@ impl Inode {
         self.accessed.store(time.0, Ordering::Relaxed);
     }
 
-    /// Takes what a lease brought; what is known under a lease already is newer and stays.
+    /// Fills the state with a grant. What the session knows under a lease already is newer, and stays.
     pub(crate) fn fill(&self, state: &mut State, grant: Grant) {
         if !self.fill_record(state, grant.mode, grant.record) {
             return;
@@ -138,14 +140,14 @@ impl Inode {
         };
     }
 
-    /// Takes what a lease granted ahead brought.
+    /// Fills the state with an item of a parcel.
     pub(crate) fn fill_taken(&self, state: &mut State, taken: &ParcelItem) {
         let Some(item) = taken.item() else { return };
         let record = item.record();
         if !self.fill_record(state, item.mode(), record) {
             return;
         }
-        // What has no name is never granted along.
+        // SharedFS never grants an inode without a name ahead.
         self.orphaned.store(false, Ordering::SeqCst);
         state.content = match record.kind() {
             FileKind::File => Content::File(FileContent::granted(record.size, item.extents(), true)),
@@ -155,7 +157,7 @@ impl Inode {
         };
     }
 
-    /// Takes the attributes, and says whether the content is to be taken.
+    /// Takes the attributes. Says whether the caller is to take the content, too.
     fn fill_record(&self, state: &mut State, mode: LeaseMode, record: InodeRecord) -> bool {
         if state.lease.is_some() {
             state.lease = state.lease.max(Some(mode));
@@ -173,7 +175,7 @@ impl Inode {
 }
 
 impl State {
-    /// Forgets everything: the lease is gone.
+    /// Forgets everything, because the lease is gone.
     pub(crate) fn forget(&mut self) {
         self.lease = None;
         self.content = Content::Special;
@@ -181,7 +183,8 @@ impl State {
         self.logged = LogPosition(0);
     }
 
-    /// The lease is gone. Of a directory of which all names are known, those may be made true again.
+    /// Forgets everything but the names of a directory, if all of them are known. The next lease brings the
+    /// names that changed.
     pub(crate) fn forget_keeping_names(&mut self, kept: Kept) {
         let content = std::mem::replace(&mut self.content, Content::Special);
         let changed = self.logged > LogPosition(0);
@@ -193,12 +196,12 @@ impl State {
         }
     }
 
-    /// What is known of a directory, though its lease is gone.
+    /// The version of a directory's kept names, if its lease is gone.
     pub(crate) fn kept(&self) -> Option<&Kept> {
         self.directory().and_then(DirectoryContent::kept)
     }
 
-    /// Its last name is gone.
+    /// Whether its last name is gone.
     #[inline]
     pub(crate) fn is_unlinked(&self) -> bool {
         self.record.links == 0
@@ -234,7 +237,7 @@ impl State {
         }
     }
 
-    /// Blocks that content in a range adds to what a file in no other mode has, if that is known.
+    /// Blocks that content in a range adds, if that is known. A file in mapped mode adds none here.
     pub(crate) fn missing(&self, range: Range<u64>) -> Option<u64> {
         self.file().map_or(Some(0), |content| content.missing(range))
     }
@@ -247,20 +250,20 @@ impl State {
         }
     }
 
-    /// The content changed at `now`.
+    /// Notes that the content changed at `now`.
     #[inline]
     pub(crate) fn touch_content(&mut self, now: Timestamp) {
         self.record.modified = now;
         self.record.changed = now;
     }
 
-    /// Its extended attributes, if they are known.
+    /// Its extended attributes, if the session knows them.
     #[inline]
     pub(crate) fn extended(&self) -> Option<&ExtendedSet> {
         if self.record.extended == 0 { Some(&NONE) } else { self.extended.as_deref() }
     }
 
-    /// Sets or removes one of its extended attributes, which are known.
+    /// Sets or removes one of its extended attributes. The session must know them.
     pub(crate) fn put_extended(&mut self, name: &[u8], value: Option<&[u8]>) {
         let before =
             self.extended().and_then(|set| set.get(name)).map_or(0, |value| name.len() + value.len());
@@ -278,7 +281,7 @@ impl State {
         }
     }
 
-    /// The file, if it is known to be in mapped mode.
+    /// The file in mapped mode, if it is one.
     #[inline]
     pub(crate) fn mapped(&self) -> Option<&Arc<MappedFile>> {
         match &self.content {
@@ -292,7 +295,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Sessions know inodes by the hundred thousand.
+    /// A session knows hundreds of thousands of inodes.
     #[test]
     fn an_inode_is_small() {
         assert!(size_of::<Inode>() <= 320, "{}", size_of::<Inode>());

@@ -1,7 +1,7 @@
-//! The inodes this session knows, found by number, and which of them may be forgotten.
+//! The inodes that this session knows, by number, and which of them it may forget.
 //!
-//! An inode is forgotten only behind the closed gate, with its lease given back in the same breath: otherwise a
-//! lease just asked for anew could be the one that is given back.
+//! The session forgets an inode only behind the closed gate, and gives its lease back before the gate opens.
+//! Otherwise it could give back a lease that another thread has just asked for anew.
 
 use crate::cache::inode::Inode;
 use crate::cache::split_table::SplitTable;
@@ -12,32 +12,32 @@ use cuesta_media::planted::Bug;
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
-/// Inodes kept before closed ones are forgotten, unless somebody says otherwise: some 200 MB, as the kernel would spend on
-/// them.
+/// Cached inodes before the session forgets closed ones, unless a door sets another limit. They take some 200
+/// MB, as the kernel would use for as many.
 const INODES_MAX: usize = 512 << 10;
 
-/// Inodes forgotten at once.
+/// How many inodes one search forgets.
 const FORGET_BATCH: usize = 4096;
 
-/// Inodes looked at for that.
+/// How many inodes one search looks at.
 const LOOK_MAX: usize = 3 * FORGET_BATCH;
 
 type CachedInode = (InodeNumber, Arc<Inode>);
 
-/// The known inodes.
+/// The inodes of a session.
 #[derive(Debug)]
 pub(crate) struct Cache {
     inodes: RwLock<SplitTable<CachedInode>>,
     hasher: DefaultHashBuilder,
-    /// How many there are, to look at without a lock.
+    /// How many inodes there are, readable without the lock.
     count: AtomicUsize,
-    /// How many are kept.
+    /// How many inodes are kept.
     inodes_max: AtomicUsize,
-    /// Which part of the table is searched next.
+    /// The part of the table that is searched next.
     hand: Mutex<usize>,
-    /// What was retired when a search found too few to forget.
+    /// The value of `retired` when a search found too few inodes to forget.
     searched_at: AtomicU64,
-    /// Where the last log entry ends about an inode that was dropped because it exists no more.
+    /// The end of the last log entry about a removed inode that was dropped from here.
     gone_until: AtomicU64,
 }
 
@@ -65,14 +65,14 @@ impl Cache {
         inodes.find(self.hash(number), |known| known.0 == number).map(|(_, inode)| Arc::clone(inode))
     }
 
-    /// The inode; one of which nothing is known if it was not there.
+    /// The inode. If it is not here, adds one of which nothing is known.
     #[inline]
     pub(crate) fn get_or_insert(&self, number: InodeNumber) -> Arc<Inode> {
         self.get_or_insert_below(number, InodeNumber::NONE)
     }
 
-    /// The inode; one of which nothing is known but the directory `parent` it is in, if it is a directory itself and
-    /// was not there.
+    /// The inode. If it is not here, adds one of which only `parent` is known, the directory that it is in if
+    /// it is a directory.
     #[inline]
     pub(crate) fn get_or_insert_below(&self, number: InodeNumber, parent: InodeNumber) -> Arc<Inode> {
         match self.get(number) {
@@ -93,7 +93,7 @@ impl Cache {
         inode
     }
 
-    /// Adds one this session made.
+    /// Adds an inode that this session made.
     pub(crate) fn insert(&self, inode: Arc<Inode>) {
         let hash = self.hash(inode.number);
         self.enter(&mut self.inodes.write(), hash, inode);
@@ -104,7 +104,7 @@ impl Cache {
         self.count.store(inodes.len(), Ordering::Relaxed);
     }
 
-    /// Drops one that exists no more, as the log's last entry about it says, which ends at `logged`.
+    /// Drops an inode that no longer exists. The last log entry about it ends at `logged`.
     pub(crate) fn remove(&self, number: InodeNumber, logged: LogPosition) {
         self.gone_until.fetch_max(logged.0, Ordering::SeqCst);
         let mut inodes = self.inodes.write();
@@ -114,22 +114,22 @@ impl Cache {
         drop(removed);
     }
 
-    /// Whether SharedFS knows of all inodes that were dropped here that they exist no more.
+    /// Whether SharedFS knows that all inodes dropped here no longer exist.
     pub(crate) fn gone_are_known(&self, retired: LogPosition) -> bool {
         self.gone_until.load(Ordering::SeqCst) <= retired.0
     }
 
-    /// All of them.
+    /// All inodes.
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
         self.inodes.read().iter().map(|(_, inode)| Arc::clone(inode)).collect()
     }
 
-    /// Keeps no more than so many.
+    /// Sets how many inodes are kept.
     pub(crate) fn limit(&self, inodes_max: usize) {
         self.inodes_max.store(inodes_max, Ordering::Relaxed);
     }
 
-    /// Whether it is time to forget some: there are too many, and `retired` moved since none were found.
+    /// Whether to forget some: there are too many, and `retired` has moved since a search found none.
     #[inline]
     pub(crate) fn is_over_full(&self, retired: LogPosition) -> bool {
         self.count.load(Ordering::Relaxed) > self.inodes_max.load(Ordering::Relaxed)
@@ -137,8 +137,8 @@ impl Cache {
                 || planted::active(Bug::GivenBackAtOnce))
     }
 
-    /// Forgets some closed inodes of which the log holds nothing above `retired`; their leases are to be given
-    /// back. The gate is closed: nobody else uses the cache.
+    /// Forgets some closed inodes of which the log holds nothing above `retired`. The caller gives their
+    /// leases back. The gate is closed, so no other thread uses the cache.
     pub(crate) fn forget_some(
         &self,
         retired: LogPosition,
@@ -171,7 +171,7 @@ impl Cache {
         forgotten
     }
 
-    /// Forgets all that the log holds something of behind `retired`.
+    /// Forgets every inode of which the log holds something above `retired`.
     pub(crate) fn forget_logged_behind(&self, retired: LogPosition) {
         for inode in self.all() {
             let mut state = inode.state.write();
@@ -181,7 +181,7 @@ impl Cache {
         }
     }
 
-    /// Forgets all inodes, and what was kept of directories.
+    /// Forgets all inodes, and the kept names of directories.
     pub(crate) fn forget_all(&self) {
         for inode in self.all() {
             inode.state.write().forget();
@@ -189,7 +189,7 @@ impl Cache {
     }
 }
 
-/// Nobody uses it, and the log holds nothing of it above `retired`.
+/// Whether no thread uses the inode, and the log holds nothing of it above `retired`.
 fn is_forgettable(number: InodeNumber, inode: &Arc<Inode>, retired: LogPosition) -> bool {
     Arc::strong_count(inode) == 1
         && inode.opens.load(Ordering::Acquire) == 0

@@ -7,14 +7,14 @@ use crate::sync::Mutex;
 use cuesta_format::InodeNumber;
 use std::sync::OnceLock;
 
-/// Programs remembered as not written: more are seldom started in turns.
+/// Programs that are remembered as not written. A process seldom starts more of them in turn.
 const UNWRITTEN_MAX: usize = 16;
 
 /// What is known of programs.
 #[derive(Default)]
 pub(crate) struct Programs {
     pub(crate) is_running: OnceLock<fn(InodeNumber) -> bool>,
-    /// Programs as they were when SharedFS said that nobody writes them, the last one last.
+    /// Programs at the version for which SharedFS said that no process writes them. The latest is last.
     pub(crate) unwritten: Mutex<Vec<Version>>,
 }
 

@@ -1,17 +1,19 @@
-//! A hash table that grows a part at a time: no insertion pays for all that is there (linear hashing).
+//! A hash table that grows by one part at a time (linear hashing), so that no insertion pays for the whole
+//! table.
 //!
-//! One large table doubles at once, which stops a program for tens of milliseconds at a few hundred thousand names.
-//! Here whoever fills a part splits one, the next in turn; parts are tables of bounded size.
+//! A single large table doubles at once. At a few hundred thousand names that stops a program for tens of
+//! milliseconds. Here an insertion that fills a part splits one part, the next in order. Each part is a table
+//! of bounded size.
 
 use hashbrown::HashTable;
 
-/// Items of a part, on average, before one is split.
+/// Average items in a part before a part is split.
 const PART_ITEMS: usize = 512;
 
-/// Where the bits of a hash that choose the part begin: within a part other bits choose.
+/// The first bit of a hash that chooses the part. Other bits choose within the part.
 const PART_SHIFT: u32 = 20;
 
-/// The items, each found by the hash its user gives it.
+/// The items, each found by a hash that the user of the table provides.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitTable<T> {
     parts: Vec<HashTable<T>>,
@@ -23,7 +25,7 @@ impl<T> SplitTable<T> {
         SplitTable { parts: Vec::new(), count: 0 }
     }
 
-    /// Makes room for so many items, or for those of one part.
+    /// Reserves memory for `items`, or for those of one part.
     pub(crate) fn expect(&mut self, items: usize) {
         if self.parts.is_empty() && items > 0 {
             self.parts.push(HashTable::with_capacity(items.min(PART_ITEMS)));
@@ -39,7 +41,7 @@ impl<T> SplitTable<T> {
         self.count == 0
     }
 
-    /// Parts below the last power of two are split by one more bit where that was done already.
+    /// A part below the last power of two uses one more bit if it has been split.
     #[inline]
     fn part_of(&self, hash: u64) -> usize {
         let bits = (hash >> PART_SHIFT) as usize;
@@ -59,7 +61,7 @@ impl<T> SplitTable<T> {
         self.parts.get_mut(part)?.find_mut(hash, is)
     }
 
-    /// Adds an item that is not there; `hash_of` finds the hash of those that have to move.
+    /// Adds an item that is not in the table. `hash_of` gives the hash of items that must move.
     #[inline]
     pub(crate) fn insert_new(&mut self, hash: u64, item: T, hash_of: impl Fn(&T) -> u64) {
         if self.count >= self.parts.len() * PART_ITEMS {
@@ -78,7 +80,7 @@ impl<T> SplitTable<T> {
             let bit = 1 << new.ilog2();
             let moves = |item: &mut T| (hash_of(item) >> PART_SHIFT) as usize & bit != 0;
             let split = &mut self.parts[new - bit];
-            // Half of them move, or a few more.
+            // Half of the items move, or a few more.
             added.reserve(split.len() / 2 + split.len() / 16, hash_of);
             for item in split.extract_if(moves) {
                 added.insert_unique(hash_of(&item), item, hash_of);
@@ -95,7 +97,7 @@ impl<T> SplitTable<T> {
         Some(item)
     }
 
-    /// All of them.
+    /// All items.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.parts.iter().flatten()
     }
@@ -105,7 +107,7 @@ impl<T> SplitTable<T> {
         self.parts.len()
     }
 
-    /// Takes the items of one part that fit `which`.
+    /// Removes the items of one part that fit `which`, and answers them.
     pub(crate) fn take_from_part(&mut self, part: usize, which: impl FnMut(&mut T) -> bool) -> Vec<T> {
         let Some(part) = self.parts.get_mut(part) else { return Vec::new() };
         let taken: Vec<T> = part.extract_if(which).collect();

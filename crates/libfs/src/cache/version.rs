@@ -2,7 +2,8 @@
 
 use cuesta_format::{InodeNumber, LogPosition};
 
-/// Of an inode: equal, within one session, as long as nothing about it has changed.
+/// A version of an inode. Two are equal, within one session, if nothing about the inode has changed between
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     pub(crate) inode: InodeNumber,
@@ -11,14 +12,14 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whose it is.
+    /// The inode.
     #[must_use]
     pub fn inode(&self) -> InodeNumber {
         self.inode
     }
 }
 
-/// Of an inode: equal, within one session, as long as nobody else can have changed it. What the session itself changes, or
-/// lets others change through it, leaves it alone.
+/// A time during which the session held an inode. Two are equal, within one session, if no other session can
+/// have changed the inode between them. Changes by this session, or through it, do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenure(pub(crate) u64);

@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use std::ops::Deref;
 
 impl Client {
-    /// Closes an open file. An inode without names goes with the last open file on it.
+    /// Closes an open file. An inode without names ends with the last open file on it.
     pub fn close(&self, file: Arc<OpenFile>) -> Result<(), Error> {
         let Some(file) = Arc::into_inner(file) else {
             return Ok(());
@@ -25,20 +25,20 @@ impl Client {
         self.release_if_closed(&inode)
     }
 
-    /// A descriptor of the store's folder of lock files ([`cuesta_media::lock_files`]): one of an inode's keeps the inode,
-    /// and the locks that are set on it, for whoever has a copy of that descriptor.
+    /// A descriptor of the store's folder of lock files ([`cuesta_media::lock_files`]). A descriptor of an
+    /// inode's lock file keeps the inode, and the locks on it, for every process that has a copy.
     #[must_use]
     pub fn references(&self) -> impl Deref<Target = OwnedFd> + '_ {
         self.session.references.read()
     }
 
-    /// A lock file was asked for: SharedFS is to take it away when nobody has it any more.
+    /// Tells SharedFS that the door opened a lock file. SharedFS removes it once no process has it.
     pub fn note_lock_file(&self) {
         self.session.note_lock_file();
     }
 
-    /// Says that an inode without names is open no more, if that is so. Whoever comes last does it: the last close
-    /// looks at `orphaned` after its count, an unlink at the count after it set `orphaned`.
+    /// Logs the end of an inode without names, if no file is open on it. Exactly one thread does so. The last
+    /// close looks at `orphaned` after it counts down; an unlink looks at the count after it sets `orphaned`.
     pub(crate) fn release_if_closed(&self, inode: &Arc<Inode>) -> Result<(), Error> {
         if inode.opens.load(Ordering::SeqCst) > 0 || !inode.orphaned.load(Ordering::SeqCst) {
             return Ok(());
@@ -46,7 +46,7 @@ impl Client {
         let released = self.operate(|attempt| {
             attempt.prepare(0, 0)?;
             let mut state = self.changing(inode)?;
-            // Others may have given it a name meanwhile, and taken that away.
+            // Another session may have given the inode a name and removed it meanwhile.
             let is_ours = state.is_unlinked() && inode.orphaned.load(Ordering::SeqCst);
             if state.released || !is_ours || inode.opens.load(Ordering::SeqCst) > 0 {
                 return Ok(None);
@@ -59,7 +59,8 @@ impl Client {
         });
         match released {
             Ok(Some(logged)) => {
-                // Not before the entry stands: a fence that voids it must find the inode here, to forget it.
+                // The cache drops the inode only once the entry stands. A fence that voids the entry must
+                // find the inode here, to forget it.
                 self.cache.remove(inode.number, logged);
                 Ok(())
             }

@@ -72,8 +72,8 @@ impl Client {
         }
     }
 
-    /// Fetches every name that is not known yet. The lock is held over each question: what SharedFS answers is
-    /// older than what is cached, never newer.
+    /// Fetches every name that is not known yet. The directory stays locked over each question: what SharedFS
+    /// answers is older than what is cached, never newer.
     pub(crate) fn fetch_all_names(&self, inode: &Inode) -> Result<(), Error> {
         loop {
             let mut state = inode.state.write();
@@ -83,7 +83,7 @@ impl Client {
             let Some(after) = content.listed_to() else {
                 return Ok(());
             };
-            // Before the question: what is retired while it is answered may be news to the answer.
+            // Read before the question: the answer may lack what is retired while SharedFS answers.
             let retired = self.session.retired();
             let request = Request::List { parent: inode.number, after: after.to_vec() };
             let answer = self.session.ask(&request)?;

@@ -22,10 +22,10 @@ use libc::{
 };
 use std::cell::Cell;
 
-/// How far an open came.
+/// How far an open has come.
 enum Opening {
     Done(OpenHandle, InodeRecord),
-    /// The file's content is about to go: set-id bits and capabilities go first, and the open starts over.
+    /// The open cuts the file's content, so set-id bits and capabilities go first. Then the open starts over.
     Rights(Arc<Inode>, Writer),
 }
 
@@ -42,7 +42,7 @@ impl Client {
         self.open_within(credentials, base, path, flags, mode, Resolve::default())
     }
 
-    /// [`Client::open`] through what `resolve` leaves of the ways to the file.
+    /// Like [`Client::open`], within the restrictions of `resolve`.
     pub fn open_within(
         &self,
         credentials: &Credentials,
@@ -55,7 +55,8 @@ impl Client {
         Ok(self.open_as_it_was(credentials, base, path, flags, mode.into(), resolve)?.0)
     }
 
-    /// [`Client::open`], and the inode as it was then: one that was made may be gone when somebody looks again.
+    /// Like [`Client::open`]. Also answers the inode as it was then, because another process may remove a new
+    /// file at once.
     pub fn open_or_make(
         &self,
         credentials: &Credentials,
@@ -175,7 +176,8 @@ impl Client {
             _ if found.slash || flags & O_DIRECTORY != 0 => return Err(Error::NotDirectory.into()),
             _ if path_only => {}
             FileKind::Symlink => return Err(Error::SymlinkLoop.into()),
-            // Who may not open what cannot be opened is told that he may not.
+            // The permission check comes first: without permission the error is EACCES, even for a kind that
+            // cannot be opened.
             _ => {}
         }
         let is_confined = self.check_confined(credentials, found, Rights::to_open(kind, flags));
@@ -221,7 +223,7 @@ impl Client {
             FileKind::Socket => return Err(Error::NoDevice.into()),
             FileKind::CharacterDevice | FileKind::BlockDevice => return Err(Error::Unsupported.into()),
         }
-        // A directory one stands in stays usable as "." after it was removed.
+        // A process's working directory stays usable as "." after it is removed.
         if state.released || state.is_unlinked() && !matches!(found.last, LastName::Dot | LastName::DotDot) {
             return Err(Halt::Again);
         }
@@ -232,8 +234,8 @@ impl Client {
         OpenHandle::new(inode, kind, flags, &self.session.open_slots)
     }
 
-    /// Opens an inode that this process has a descriptor of: after fork or exec, or once more. No rights are checked,
-    /// they were when it was first opened.
+    /// Opens an inode again that this process has a descriptor of, after fork or exec. It checks no
+    /// permissions, because the first open did.
     pub fn reopen(
         &self,
         credentials: &Credentials,
@@ -247,7 +249,7 @@ impl Client {
         Ok(file)
     }
 
-    /// The file that an operation is about which another session sent.
+    /// Opens the file of an operation that another session sent.
     pub(crate) fn reopen_for(&self, file: &ShippedFile) -> Result<Arc<OpenFile>, Error> {
         let (open, _) = self.open_number(&Credentials::default(), file.inode, file.flags)?;
         Ok(self.opened(open, file.flags, file.writer, true))
@@ -261,7 +263,8 @@ impl Client {
     ) -> Result<(OpenHandle, Writer), Error> {
         self.operate(|_attempt| {
             if self.cache.get(inode).is_none() {
-                // It may be one this session took the last name of, not having it open: SharedFS must know.
+                // This session may have removed the inode's last name, without having it open. Then SharedFS
+                // must learn of that first.
                 self.digest_own_log()?;
             }
             let inode = self.cache.get_or_insert(inode);

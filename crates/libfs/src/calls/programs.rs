@@ -14,20 +14,21 @@ use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 use cuesta_media::lock_files;
 
-/// Whether it might be executed.
+/// Whether the file might be executed.
 fn is_program(record: &InodeRecord) -> bool {
     record.kind() == FileKind::File && record.mode & 0o111 != 0
 }
 
 impl Client {
-    /// From now on `is_running` is asked before a program is opened to be written or truncated: one that runs is not
-    /// (`ETXTBSY`). It is called with the inode locked, and must not call the client's operations.
+    /// Sets the function that says whether a program runs. The client calls it before it opens a program for
+    /// writing or truncates one, and refuses if it runs (`ETXTBSY`). It is called with the inode locked, and
+    /// must not call the client.
     pub fn watch_programs(&self, is_running: fn(InodeNumber) -> bool) {
-        // Whoever came first stays: there is one door.
+        // The first setting stays: a process has one door.
         let _ = self.programs.is_running.set(is_running);
     }
 
-    /// A file that is to be written must not run.
+    /// Fails if the file is a program that runs.
     pub fn check_not_running(&self, record: &InodeRecord) -> Result<(), Error> {
         match self.programs.is_running.get() {
             Some(is_running) if is_program(record) && is_running(record.inode) => Err(Error::Running),
@@ -35,8 +36,8 @@ impl Client {
         }
     }
 
-    /// The inode's state, to open it for writing: a program's under the lease that takes it from those who believe that
-    /// nobody does. Within an attempt.
+    /// The inode's state, for opening it to write. For a program it needs the write lease, which takes the
+    /// lease from sessions that rely on no process writing it. Call within an attempt.
     pub(crate) fn opening_to_write<'i>(&self, inode: &'i Inode) -> Result<RwLockReadGuard<'i, State>, Error> {
         loop {
             let state = self.reading(inode)?;
@@ -48,7 +49,7 @@ impl Client {
         }
     }
 
-    /// A file that somebody has open for writing is not executed (`ETXTBSY`).
+    /// Fails if any process has the file open for writing (`ETXTBSY`).
     pub fn check_not_written(&self, file: &OpenFile) -> Result<(), Error> {
         let version = self.version(file)?;
         let is_remembered = self.programs.unwritten.lock().contains(&version);
@@ -67,14 +68,16 @@ impl Client {
         }
     }
 
-    /// Whether this session might have it open for writing, or a process that has a descriptor of such an open file: if it
-    /// has a lock file, SharedFS is asked. Slots are looked at before descriptors, as they are given up after them.
+    /// Whether this session may have the inode open for writing, or another process may have a descriptor of
+    /// such an open file. The slots are checked before the lock file, because a session gives slots up after
+    /// descriptors.
     fn may_write_itself(&self, inode: InodeNumber) -> bool {
         self.session.open_slots.have_writer(inode) || lock_files::exists(&*self.references(), inode)
     }
 
-    /// Runs `execute`, which does not come back if it succeeds: then the session ends with everything it has open, at
-    /// once, however late SharedFS learns of it. What descriptors keep open is seen by those.
+    /// Runs `execute`, which does not return if it succeeds. Then the session ends at once with everything
+    /// that it has open, however late SharedFS learns of it. Opens that descriptors keep are seen by their
+    /// marks.
     pub fn while_executing<T>(&self, execute: impl FnOnce() -> T) -> T {
         self.tell_accesses();
         let writers = self.session.open_slots.hide_writers();

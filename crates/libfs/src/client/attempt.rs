@@ -14,25 +14,26 @@ use cuesta_format::{CallTag, InodeNumber, LeaseGeneration, LogPosition, Operatio
 use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
 
-/// What one attempt holds.
+/// The state of one attempt. The operation loop starts and ends it.
 pub(crate) struct Attempt<'c> {
     pub(crate) client: &'c Client,
     pub(super) generation: u64,
     pub(super) admission: Option<Admission<'c>>,
     pub(super) debited: u64,
-    /// What was charged to whom.
+    /// The payers that this attempt charged, and how much.
     pub(crate) charged: Option<(Payers, Amounts)>,
     pub(super) appended: Option<LogPosition>,
-    /// What the prepared entry carries.
+    /// The tag that the prepared entry carries, if a caller's call takes effect by it.
     pub(crate) tag: Option<CallTag>,
-    /// The entry says what those behind it depend on.
+    /// The entry declares a dependency on another log, so it needs no dependency logged before it.
     pub(crate) is_dependency: bool,
-    /// The operation's time.
+    /// The time that the operation stamps on what it changes.
     pub(crate) now: Timestamp,
 }
 
 impl<'c> Attempt<'c> {
-    /// Log space for an entry with a body of `body_bytes`, and credit; before any lock.
+    /// Reserves log space for an entry with a body of `body_bytes`, and debits credit for `blocks`. Call
+    /// before any lock.
     #[inline]
     pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
@@ -48,7 +49,8 @@ impl<'c> Attempt<'c> {
         Ok(())
     }
 
-    /// The entry costs `blocks` at worst, as is known now that its place in the file is. It takes no more than is at hand.
+    /// Debits the exact cost of the entry, once its offset in the file is known. It never waits: missing
+    /// credit is a [`Halt`].
     #[inline]
     pub(crate) fn adjust_debit(&mut self, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
@@ -60,7 +62,7 @@ impl<'c> Attempt<'c> {
         Ok(())
     }
 
-    /// A fresh inode number; before any lock.
+    /// Takes a fresh inode number. Call before any lock.
     #[inline]
     pub(crate) fn number(&mut self) -> Result<InodeNumber, Halt> {
         self.client.session.take_number().ok_or(Halt::Numbers)
@@ -79,7 +81,8 @@ impl<'c> Attempt<'c> {
         }
     }
 
-    /// The room of the prepared entry, unless it is the effect of a call that is wanted no more. Called with the inodes' locks held.
+    /// Takes the log space of the prepared entry. Fails if the entry is the effect of a call whose process is
+    /// gone. Call with the inodes' locks held.
     #[inline]
     fn admitted(&mut self) -> Result<Admission<'c>, Halt> {
         if self.tag.is_some() && is_withdrawn() {
@@ -91,7 +94,7 @@ impl<'c> Attempt<'c> {
         self.admission.take().ok_or_else(|| Error::Daemon("an entry was not prepared".into()).into())
     }
 
-    /// Appends the prepared entry. Called with the inodes' locks held, and nothing changed yet.
+    /// Appends the prepared entry. Call with the inodes' locks held, before the cached state changes.
     pub(crate) fn append(&mut self, operation: &Operation<'_>) -> Result<Appended, Halt> {
         let admission = self.admitted()?;
         let _instant = self.client.at_one_instant(operation)?;
@@ -124,7 +127,7 @@ impl<'c> Attempt<'c> {
 }
 
 impl Attempt<'_> {
-    /// As [`Attempt::prepare`], for the entry by which the call takes effect.
+    /// Like [`Attempt::prepare`], for the entry by which the call takes effect: it carries the caller's tag.
     #[inline]
     pub(crate) fn prepare_effect(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         self.tag = self.client.tag();
@@ -132,7 +135,7 @@ impl Attempt<'_> {
         self.prepare(body_bytes + tag_bytes, blocks)
     }
 
-    /// Either of them.
+    /// Prepares an entry in either role.
     #[inline]
     pub(crate) fn prepare_as(&mut self, role: EntryRole, body_bytes: usize) -> Result<(), Halt> {
         match role {

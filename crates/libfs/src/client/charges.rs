@@ -14,18 +14,18 @@ use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::{Request, Response};
 
 impl Client {
-    /// Whether somebody is charged for what `writer` adds to a file who may have a limit.
+    /// Whether a payer of what `writer` adds to the file may have a limit.
     pub(crate) fn may_be_limited(&self, record: &InodeRecord, writer: Writer) -> bool {
         let shown = self.session.limits_shown();
         let payers = Payers::of(record, writer.passes_quotas);
         shown != 0 && !self.session.quotas.are_endless(shown, payers)
     }
 
-    /// Asks for room of somebody.
+    /// Asks SharedFS for room of one payer.
     pub(crate) fn make_room_of(&self, payer: Payer, needed: Amounts) -> Result<(), Error> {
         let _closed = self.gate.write();
         let shown = self.session.limits_shown();
-        // With the question the room given before is void, whatever the answer.
+        // The question voids the room that SharedFS gave before, whatever the answer is.
         self.session.quotas.forget_payer(payer);
         match self.session.ask(&Request::Room { payer, needed })? {
             Response::Room(left) => {
@@ -38,19 +38,20 @@ impl Client {
 }
 
 impl Attempt<'_> {
-    /// Whether anybody has limits, so that what they own more has to be charged to them.
+    /// Whether the store has any limit. If not, nothing is charged.
     #[inline]
     pub(crate) fn is_charged(&self) -> bool {
         self.session().limits_shown() != 0
     }
 
-    /// Those whom it is charged to what `writer` adds to a file.
+    /// The payers of what `writer` adds to a file; none if the store has no limit.
     #[inline]
     pub(crate) fn payers(&self, record: &InodeRecord, writer: Writer) -> Payers {
         if self.is_charged() { Payers::of(record, writer.passes_quotas) } else { Payers::default() }
     }
 
-    /// The entry makes them own so much more at worst. Once in a turn, before it is appended.
+    /// Charges `payers` the most that the entry can make them own. Call once in an attempt, before the
+    /// append.
     pub(crate) fn charge(&mut self, payers: Payers, amounts: Amounts) -> Result<(), Halt> {
         let session = self.session();
         let shown = session.limits_shown();
@@ -62,8 +63,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// They could own so many blocks more: for who makes sure of that and keeps nothing. It is known then whether they have
-    /// limits.
+    /// Checks that the payers have room for `blocks`, without charging them. Afterwards the client knows
+    /// whether they have limits.
     pub(crate) fn check_room(&self, payers: Payers, blocks: u64) -> Result<(), Halt> {
         let session = self.session();
         let (shown, needed) = (session.limits_shown(), Amounts { blocks, inodes: 0 });
@@ -74,7 +75,7 @@ impl Attempt<'_> {
         lacking.map_or(Ok(()), |payer| Err(Halt::Room { payer, needed }))
     }
 
-    /// What was charged is there, though nothing was appended: it is not given back.
+    /// Keeps the charge although the attempt appends nothing: the blocks exist already.
     pub(crate) fn keep_charge(&mut self) {
         self.charged = None;
     }

@@ -33,14 +33,16 @@ pub struct Client {
     pub(crate) cache: Cache,
     pub(crate) ahead: Ahead,
     pub(crate) retiring: Mutex<RetireRound>,
-    /// Truncations and clearings in the log that overlays know of. Locked under an inode's lock, never over one.
+    /// Truncations and clearings in the log whose zeros overlays still hold. Locked under an inode's lock,
+    /// never over one.
     pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
-    /// `retiring` is within a round.
+    /// The field `retiring` is within a round, readable without its lock.
     pub(crate) in_round: AtomicBool,
     pub(crate) fences: Mutex<Fences>,
-    /// Open: operations run. Closed: none does, and what is cached may be thrown away.
+    /// Operations hold it open (shared). A thread that closes it (exclusive) may throw cached state away,
+    /// since no operation runs.
     pub(crate) gate: RwLock<()>,
-    /// Held while a directory moves to another parent: the tree above holds still.
+    /// Held while a directory moves to another parent, so that the tree above it holds still.
     pub(crate) moving: Mutex<()>,
     pub(crate) next_passed: AtomicU64,
     /// No file grows beyond this.
@@ -49,21 +51,21 @@ pub struct Client {
     pub(crate) kept_descriptors: KeptDescriptors,
     pub(crate) commit_file: CommitFile,
     pub(crate) dependencies: Dependencies,
-    /// Which daemon it talks to.
+    /// The number of the daemon that the session talks to, counted from its first.
     pub(crate) connection: AtomicU32,
-    /// How long to wait for the next one; held by who does.
+    /// How long to wait for the next daemon. The thread that waits holds the lock.
     pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
     pub(crate) give_up_policy: GiveUpPolicy,
     pub(crate) starter: Starter,
-    /// What it is called by `cuesta status`.
+    /// The program's name in `cuesta status`.
     pub(crate) program: Box<str>,
     pub(crate) kernel: KernelState,
-    /// When reads move times of last access.
+    /// The policy for times of last access, as bits.
     pub(crate) access_times: AtomicU32,
     pub(crate) accesses: Accesses,
     pub(crate) shipping: Shipping,
-    /// Threads may execute calls of others ([`crate::tagged`]).
+    /// Threads of this session may execute calls of other processes ([`crate::tagged`]).
     pub(crate) has_callers: AtomicBool,
     pub(crate) name_changes: NameChanges,
 }
@@ -74,8 +76,8 @@ impl Client {
         Client::attach_at(link, program, InodeNumber::NONE)
     }
 
-    /// [`Client::attach`] with leases on the inode that is looked at first and on the directories above it, which saves
-    /// questions.
+    /// Like [`Client::attach`]. The answer brings leases on `first` and on the directories above it, which
+    /// saves later questions.
     pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
         let mut session = Session::attach(link, program, first)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
@@ -108,13 +110,14 @@ impl Client {
             has_callers: AtomicBool::new(false),
             name_changes: NameChanges::default(),
         });
-        // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
+        // If a fence took any of these leases meanwhile, the first operation notices: the generation has
+        // moved.
         client.session.parcel_store.add(ahead)?;
         Ok(client)
     }
 
-    /// Attaches to the daemon that listens at `path`, or will in a moment: it waits for one as long as a session does whose
-    /// daemon is gone. Every descriptor the session keeps is `descriptor_floor` or higher.
+    /// Attaches to the daemon that listens at `path`. If none listens, it waits for one as long as a session
+    /// waits for the next daemon. Every descriptor that the session keeps is `descriptor_floor` or higher.
     pub fn attach_to(
         path: &[u8],
         descriptor_floor: i32,
@@ -127,19 +130,19 @@ impl Client {
         })
     }
 
-    /// Ends the session in order; later calls fail. What was written is safe without it, too.
+    /// Ends the session in order. Later calls fail. What was written is safe even without this.
     pub fn detach(&self) {
         if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
             let _closed = self.gate.write();
             if let Some(accesses) = self.last_accesses() {
                 let _ = self.session.ask(&accesses);
             }
-            // A daemon that is gone recovers the log all the same.
+            // If the daemon is gone, its successor recovers the log all the same.
             let _ = self.session.ask(&Request::Detach);
         }
     }
 
-    /// [`Client::detach`] as the process ends, which does not wait until SharedFS has done its part.
+    /// Like [`Client::detach`], as the process ends: it does not wait for SharedFS to do its part.
     pub fn part(&self) {
         if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
             let _closed = self.gate.write();
@@ -150,26 +153,27 @@ impl Client {
         }
     }
 
-    /// In a child of fork, before anything else: this session is the parent's. Every later call on it fails and
-    /// nothing is sent or stored; open files are opened again by [`Client::reopen`] on a client of the child's own.
-    /// Its mappings and descriptors go with the last reference to it.
+    /// Gives the session up in a child of fork, because it is the parent's. Call before anything else. Every
+    /// later call on this client fails, sends nothing and stores nothing. The child opens its files again by
+    /// [`Client::reopen`] on a client of its own. The mappings and descriptors go with the last reference to
+    /// this client.
     pub fn after_fork_in_child(&self) {
         self.abandoned.store(1, Ordering::Release);
         self.session.open_slots.abandon();
     }
 
-    /// The descriptors this session keeps open, by their numbers: nobody else may close them.
+    /// The numbers of the descriptors that this session keeps open. The program must not close them.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         self.session.descriptors()
     }
 
-    /// Goes on with `copy` in the place of the descriptor `number`, which is answered and may be closed; `copy` is, if
-    /// `number` is none of this session's. No operation runs meanwhile.
+    /// Replaces the descriptor `number` by `copy`, and answers the old descriptor, which may be closed. If
+    /// `number` is not this session's, it answers `copy`. No operation may run meanwhile.
     pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
         self.session.replace_descriptor(number, self.kept_descriptors.replace(number, copy))
     }
 
-    /// How descriptors are kept that are opened while it runs.
+    /// Sets how the session keeps descriptors that it opens while it runs.
     pub fn keep_descriptors(&self, keeper: Keeper) {
         self.kept_descriptors.keep_by(keeper);
     }
@@ -190,8 +194,8 @@ impl Client {
         self.session.welcome.store
     }
 
-    /// Where the kernel has what stands in for a named pipe or a socket of this number, once somebody made it there:
-    /// an absolute path. It is taken away with the inode.
+    /// The absolute path at which the kernel has the file that stands in for a named pipe or socket of this
+    /// number, once a door has made it there. SharedFS removes it with the inode.
     #[must_use]
     pub fn stand_in(&self, inode: InodeNumber) -> Vec<u8> {
         let mut path = self.session.welcome.stand_ins.clone();
@@ -199,7 +203,7 @@ impl Client {
         path
     }
 
-    /// Counts a system call that was refused because it is not served.
+    /// Counts a system call that the door refused because it does not serve it.
     pub fn count_unserved(&self, system_call: usize) {
         self.session.count_unserved(system_call);
     }

@@ -11,20 +11,20 @@ use crate::sync::Ordering;
 use std::time::Duration;
 
 impl Client {
-    /// Gives up what does not come to an end after `after`, and many attempts: 30 s, unless this is called.
+    /// Sets after how long, and many attempts, the client gives an operation up. The default is 30 s.
     pub fn give_up_after(&self, after: Duration) {
         let nanoseconds = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         self.give_up_policy.after_nanoseconds.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Has `tell` called the first time that this client gives something up: it is to say so to a person, and not by way of
-    /// this client, an operation of which is not over.
+    /// Sets the function that tells a person when this client gives something up for the first time. The
+    /// function must not use this client, because an operation of it has not ended.
     pub fn tell_of_giving_up(&self, tell: fn(&str)) {
-        // Whoever came first stays: there is one door.
+        // The first setting stays: a process has one door.
         let _ = self.give_up_policy.tell.set(tell);
     }
 
-    /// An attempt failed, and is to be made again, unless there were enough: `why` they fail then.
+    /// Counts a failed attempt. It answers an error, with the reason `why`, once there were enough.
     #[cold]
     pub(crate) fn retry(&self, retries: &mut Retries, why: &'static str) -> Result<(), Error> {
         let enough = self.retry_silently(retries, why);
@@ -37,7 +37,8 @@ impl Client {
         enough
     }
 
-    /// The same of an attempt that may have ended in a wait, with this `reached` before it: it has failed if nothing got on.
+    /// Like [`Client::retry`], for an attempt that may have ended in a wait. `wait_progress` is from before
+    /// the wait. The attempt counts as failed only if the wait brought no progress.
     #[cold]
     pub(crate) fn retry_after_wait(
         &self,
@@ -51,7 +52,8 @@ impl Client {
         }
     }
 
-    /// The same by who may hold something: the error alone says it.
+    /// Like [`Client::retry`], for a caller that may hold locks: it does not call the function that tells a
+    /// person. The error alone says it.
     #[cold]
     pub(crate) fn retry_silently(&self, retries: &mut Retries, why: &'static str) -> Result<(), Error> {
         let after = Duration::from_nanos(self.give_up_policy.after_nanoseconds.load(Ordering::Relaxed));

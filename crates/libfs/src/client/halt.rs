@@ -6,12 +6,12 @@ use crate::errno::Error;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{InodeNumber, LogPosition};
 
-/// Why an attempt did not come to an end.
+/// Why an attempt did not end.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// The operation's answer.
+    /// The operation has failed: this is its answer.
     Failed(Error),
-    /// Something changed between looking and locking.
+    /// Something changed between the look and the lock. Try again.
     Again,
     /// The log must reach this position.
     LogFull(LogPosition),
@@ -19,15 +19,15 @@ pub(crate) enum Halt {
     Credit(u64),
     /// Inode numbers are used up.
     Numbers,
-    /// The log holds as many entries as may lie undigested.
+    /// The log holds as many undigested entries as recovery may have to digest.
     Entries,
-    /// What the log holds of an inode must be digested.
+    /// SharedFS must digest what the log holds of an inode.
     Undigested,
-    /// The log must say first what it depends on.
+    /// The log must first declare what it depends on.
     Dependencies,
-    /// Somebody with limits must have room to own more.
+    /// A payer with a limit must get room to own more.
     Room { payer: Payer, needed: Amounts },
-    /// The inode's extended attributes, of which access control lists are, must be known.
+    /// The client must fetch the inode's extended attributes, which include access control lists.
     Extended(InodeNumber),
 }
 
@@ -38,7 +38,7 @@ impl From<Error> for Halt {
 }
 
 impl Halt {
-    /// Whether the operation waits, for what comes by itself or is asked for.
+    /// Whether the operation waits for something that SharedFS frees or grants.
     pub(crate) fn is_wait(&self) -> bool {
         matches!(
             self,

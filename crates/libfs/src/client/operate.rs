@@ -18,7 +18,7 @@ use crate::sync::Ordering;
 use cuesta_media::clock;
 
 impl Client {
-    /// Runs an operation until it stands.
+    /// Runs an operation until an attempt of it stands.
     pub(crate) fn operate<T>(
         &self,
         mut run: impl FnMut(&mut Attempt<'_>) -> Result<T, Halt>,
@@ -47,13 +47,13 @@ impl Client {
                 now: clock::now(),
             };
             let learned = match unknown.take().map_or(Ok(()), |inode| self.fetch_extended_of(inode)) {
-                // It is gone: the attempt looks anew at what the path names now.
+                // The inode is gone: the attempt looks again at what the path names now.
                 Err(Halt::Failed(Error::NotFound)) => Ok(()),
                 learned => learned,
             };
             self.begin_instant();
             let mut result = learned.and_then(|()| run(&mut attempt));
-            // What the attempt read, it read before this.
+            // Everything that the attempt read, it read before this fence.
             std::sync::atomic::fence(Ordering::Acquire);
             let moved = self.session.shown_generation() != generation;
             if attempt.appended.is_none()

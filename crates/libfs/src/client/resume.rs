@@ -18,18 +18,18 @@ use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, Welcome};
 use rustix::fd::OwnedFd;
 use std::time::Duration;
 
-/// Why a question is given up that daemons do not outlive.
+/// The reason for giving up a question over which daemon after daemon ends.
 const DAEMONS_LOST: &str = "the daemon is gone again each time before it answers";
 
 impl Client {
-    /// Has `start` called whenever a call needs a daemon and nobody listens, by one thread at a time. It must not come by way of
-    /// this client, operations of which wait meanwhile.
+    /// Sets the function that starts a daemon. A call that needs a daemon runs it if none listens, one thread
+    /// at a time. It must not use this client, whose operations wait meanwhile.
     pub fn start_daemons_by(&self, start: impl Fn() -> bool + Send + Sync + 'static) {
-        // Whoever came first stays: there is one door.
+        // The first setting stays: a process has one door.
         let _ = self.starter.0.set(Box::new(start));
     }
 
-    /// Does `ask` again with the next daemon, as long as the one it asks goes away.
+    /// Runs `ask`, and again with the next daemon each time the daemon goes away.
     pub(crate) fn with_daemon<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let mut retries = Retries::new(DAEMON_TRIES);
         loop {
@@ -42,13 +42,13 @@ impl Client {
         }
     }
 
-    /// Which daemon it talks to, counted from its first one.
+    /// The number of the daemon that the session talks to, counted from its first.
     pub(crate) fn connection(&self) -> u32 {
         self.connection.load(Ordering::Acquire)
     }
 
-    /// Goes on with the next daemon, unless it does by now: `connection` is the one that was lost. Call without anything
-    /// that an operation holds.
+    /// Resumes with the next daemon. `connection` is the connection that was lost; if another thread has
+    /// resumed since, there is nothing to do. Call without any lock that an operation takes.
     pub(crate) fn resume(&self, connection: u32) -> Result<(), Error> {
         let mut patience = self.patience.lock();
         if self.connection() != connection {
@@ -63,7 +63,7 @@ impl Client {
             self.connection.fetch_add(1, Ordering::Release);
             self.fences.lock().resume();
             match self.keep_in_kernel_again().and_then(|()| self.resync_closed()) {
-                // Another one follows that, too.
+                // The next iteration follows the next daemon, too.
                 Err(Error::Disconnected) => {}
                 resynced => return resynced,
             }
@@ -72,7 +72,8 @@ impl Client {
         }
     }
 
-    /// Waits until a daemon answers, and has it take the session up. Who waited in vain once asks only once from then on.
+    /// Waits until a daemon answers, and has it take the session up. After one wait in vain, later calls ask
+    /// only once.
     fn reconnect(&self, patience: &mut Duration) -> Result<(Welcome, Vec<OwnedFd>), Error> {
         let request = Request::Attach {
             version: PROTOCOL_VERSION,

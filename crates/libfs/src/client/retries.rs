@@ -8,26 +8,26 @@ use crate::sync::{AtomicBool, AtomicU64};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Retries of an operation, at the least: on a busy machine who shares an inode with many others loses its lease now and then
-/// before it comes to run.
+/// The least number of attempts before an operation is given up. On a busy machine, a session that shares an
+/// inode with many others sometimes loses its lease before it runs.
 pub(crate) const OPERATION_TRIES: u32 = 2000;
 
-/// Daemons that went away over one question.
+/// Daemons that may end over one question.
 pub(crate) const DAEMON_TRIES: u32 = 16;
 
-/// Looks for a digest that find none; each lasts a quarter of a second and then asks for one.
+/// Waits for a digest that may end without one. Each lasts a quarter of a second and then asks for a digest.
 pub(crate) const DIGEST_TRIES: u32 = 40;
 
-/// And so long it took.
+/// The least time before an operation is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 
-/// Why an operation is given up: its leases were all lost before it was done,
+/// The reason for giving up an operation that lost its leases each time.
 pub(crate) const LEASES_LOST: &str = "a lease never lasts as long as an operation";
 
-/// or none was, and it could not be done.
+/// The reason for giving up an operation that kept its leases and still could not be done.
 pub(crate) const NAMES_DISAGREE: &str = "names and inodes do not fit together";
 
-/// When this client gives up, and whom it tells.
+/// After how long this client gives up, and the function that it tells.
 #[derive(Debug)]
 pub(crate) struct GiveUpPolicy {
     pub(super) after_nanoseconds: AtomicU64,
@@ -45,23 +45,23 @@ impl Default for GiveUpPolicy {
     }
 }
 
-/// Retries of one thing.
+/// The failed attempts of one operation.
 #[derive(Debug)]
 pub(crate) struct Retries {
     most: u32,
     made: u32,
-    /// When the first one had failed.
+    /// When the first attempt failed.
     since: Option<Instant>,
 }
 
 impl Retries {
-    /// Of something that may be tried so often, however long it takes.
+    /// For an operation that may be tried `most` times, however long that takes.
     #[inline]
     pub(crate) fn new(most: u32) -> Retries {
         Retries { most, made: 0, since: None }
     }
 
-    /// One failed. `false`: there is no sense in another.
+    /// Counts a failed attempt. `false`: another one makes no sense.
     #[cold]
     pub(super) fn failed(&mut self, after: Duration) -> bool {
         self.made = self.made.saturating_add(1);

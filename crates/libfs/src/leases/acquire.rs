@@ -1,5 +1,5 @@
-//! Coming by leases: asking for one, and for what will be wanted next; or hearing that SharedFS performs the operations itself
-//! ([`crate::sharing::send`]).
+//! Acquiring leases: asking for one, and for those that a walk will want next. SharedFS may answer that it
+//! performs the operations itself ([`crate::sharing::send`]).
 
 use crate::cache::directory_content::DirectoryContent;
 use crate::cache::inode::{Content, Inode, State};
@@ -13,19 +13,19 @@ use crate::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, Sends};
 
-/// Who asks for so many directories at once comes into a tree.
+/// A request for this many directories at once shows that a walk enters a tree.
 const TREE_DIRECTORIES: usize = 8;
 
-/// The question for the block a number lies in, that nobody waits for.
+/// A request for the aligned block of inodes around `near`. It is posted, so no thread waits for the answer.
 fn ahead_at(near: InodeNumber) -> Request {
     Request::Ahead { near, count: AHEAD_MAX }
 }
 
-/// How a lease was come by.
+/// How the session got a lease.
 enum Lease {
     Granted(Box<Grant>),
     ParcelItem(ParcelItem),
-    /// There is none for so long.
+    /// There is no lease for this term.
     Shipped {
         term_ms: u32,
     },
@@ -36,12 +36,13 @@ fn contents_if(ships: bool) -> Sends {
 }
 
 impl Client {
-    /// Makes an unleased inode known, or a read lease a write lease. Within an attempt.
+    /// Gets a lease on an inode, or turns a read lease into a write lease. Call within an attempt.
     pub(crate) fn acquire(&self, inode: &Inode, mode: LeaseMode) -> Result<(), Error> {
         self.acquire_or_ship(inode, mode, names())
     }
 
-    /// The same, unless the operation is one that is sent where SharedFS performs those on the inode: [`Error::Shipped`].
+    /// Like [`Client::acquire`], for an operation that can be sent: [`Error::Shipped`] if SharedFS performs
+    /// operations of this kind on the inode.
     pub(crate) fn acquire_or_ship(&self, inode: &Inode, mode: LeaseMode, sends: Sends) -> Result<(), Error> {
         let mut state = inode.state.write();
         if state.lease >= Some(mode) {
@@ -54,7 +55,8 @@ impl Client {
                 return Ok(());
             }
         }
-        // One that two sessions change in turns is read before it is changed, and would be asked for twice.
+        // Sessions that change a directory in turns read it first. Asking for the write lease at once saves
+        // the second request.
         let will_change = state.directory().is_some_and(DirectoryContent::will_change);
         let mode = if will_change { LeaseMode::Write } else { mode };
         let mut retries = Retries::new(OPERATION_TRIES);
@@ -73,7 +75,7 @@ impl Client {
                 }
                 Lease::Granted(grant) => self.fill(inode, &mut state, *grant)?,
             };
-            // One that went out of mapped mode meanwhile is asked for again.
+            // The file left mapped mode meanwhile: ask again.
             if is_filled {
                 return Ok(());
             }
@@ -81,8 +83,8 @@ impl Client {
         }
     }
 
-    /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is
-    /// older than what an answer brought.
+    /// Asks for a lease, and for more ahead. The parcel is stored before any thread asks again, so it is
+    /// never older than a cached answer.
     fn ask_for_lease(
         &self,
         inode: &Inode,
@@ -91,7 +93,7 @@ impl Client {
         sends: Sends,
     ) -> Result<Lease, Error> {
         let known = || self.session.parcel_store.take(inode.number).map(Lease::ParcelItem);
-        // One that is held in turns with others is no part of a walk.
+        // A directory that sessions take from each other is no part of a walk.
         let kept = state.kept();
         let request = || {
             let (mut ahead, mut beside) = (0, Vec::new());
@@ -123,7 +125,7 @@ impl Client {
         self.session.requests.call_unless(known, request, take, then, &self.session)
     }
 
-    /// Somebody looked at what was granted ahead about `inode`: a walk may go on behind it.
+    /// Notes that an operation used a lease on `inode` that was granted ahead: a walk may continue behind it.
     #[inline]
     pub(crate) fn saw_ahead(&self, inode: InodeNumber) {
         if let Some(behind) = self.ahead.behind_seen(inode) {
@@ -131,8 +133,8 @@ impl Client {
         }
     }
 
-    /// Directories beside one, that will be asked for next if this is a walk through all of them. What lies in the
-    /// directory above is only looked at if nobody changes it: other inodes are locked.
+    /// Directories beside this one that a walk through all of them will want next. The parent is searched
+    /// only if no thread changes it, because the caller holds another inode's lock.
     fn directories_beside(&self, inode: InodeNumber, parent: InodeNumber) -> Vec<InodeNumber> {
         let Some(parent) = self.cache.get(parent).filter(|parent| parent.number != inode) else {
             return Vec::new();
@@ -141,25 +143,25 @@ impl Client {
             return Vec::new();
         };
         let Some(content) = state.directory() else { return Vec::new() };
-        // One that is locked may be another thread's that waits for its turn to ask.
+        // A locked directory may be one for which another thread is asking.
         let is_known = |it: Arc<Inode>| it.state.try_read().is_some_and(|state| state.lease.is_some());
         content.directories_beside(inode, |directory| {
             !self.cache.get(directory).is_some_and(is_known) && !self.session.parcel_store.has(directory)
         })
     }
 
-    /// Fills an inode with a grant that came by a lookup.
+    /// Fills an inode with the grant that a lookup brought.
     pub(crate) fn take_grant(&self, inode: &Inode, grant: Grant) {
-        // One that cannot be taken is asked for when it is needed.
+        // If the grant cannot be used, a later operation asks again.
         let _ = self.fill(inode, &mut inode.state.write(), grant);
     }
 
-    /// Says whether it could be taken: not, if the file went out of mapped mode meanwhile.
+    /// Fills an inode with a grant. `false`: the file left mapped mode meanwhile.
     pub(crate) fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) -> Result<bool, Error> {
         if grant.entries_changed && state.lease.is_none() && state.kept().is_none() {
             return Err(Error::Daemon("the grant does not fit the request".into()));
         }
-        // What was granted ahead of it is no news any more.
+        // The grant is newer than the parcel item.
         drop(self.session.parcel_store.take(inode.number));
         if !grant.record.mapped || state.lease.is_some() {
             inode.fill(state, grant);
@@ -171,7 +173,7 @@ impl Client {
         Ok(true)
     }
 
-    /// The inode's state, to read. Within an attempt.
+    /// The inode's state, locked to read. Call within an attempt.
     #[inline]
     pub(crate) fn reading<'i>(&self, inode: &'i Inode) -> Result<RwLockReadGuard<'i, State>, Error> {
         loop {
@@ -184,7 +186,7 @@ impl Client {
         }
     }
 
-    /// The same, unless the operation is to be sent to SharedFS.
+    /// Like [`Client::reading`], for an operation that may be sent to SharedFS.
     #[inline]
     pub(crate) fn reading_or_ship<'i>(
         &self,
@@ -201,7 +203,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::changing`], unless the operation is to be sent to SharedFS.
+    /// Like [`Client::changing`], for an operation that may be sent to SharedFS.
     #[inline]
     pub(crate) fn changing_or_ship<'i>(
         &self,
@@ -218,7 +220,7 @@ impl Client {
         }
     }
 
-    /// The inode's state, to change. Within an attempt.
+    /// The inode's state, locked to change. Call within an attempt.
     #[inline]
     pub(crate) fn changing<'i>(&self, inode: &'i Inode) -> Result<RwLockWriteGuard<'i, State>, Error> {
         loop {

@@ -1,55 +1,57 @@
-//! Policy: when to ask for more leases than the one that is needed.
+//! Policy: when to ask for more leases than the one that an operation needs.
 //!
-//! Programs that go through a tree touch inodes with numbers near each other, one after the other, and a question to
-//! SharedFS takes longer than all the rest of a stat. So when questions are about near numbers, the next one asks for
-//! the whole aligned block around its inode, of eight times as many numbers each time, as a kernel reads ahead. A
-//! question about some far inode starts at nothing: who touches two files of a million gets two leases. Only who went
-//! through a thousand in a row before is taken to go on so.
+//! A program that walks a tree touches inodes with neighbouring numbers, one after the other. A request to
+//! SharedFS takes longer than the rest of a stat. So when requests are for neighbouring numbers, the next one
+//! asks for the whole aligned block around its inode. Each block is eight times as large as the last, as in a
+//! kernel's read-ahead. A request for a far inode starts over with one lease, so a program that touches two
+//! files of a million gets two. Only after a run of a thousand does the policy expect the walk to continue
+//! elsewhere.
 //!
-//! Who goes through many asks for the block behind as well, without waiting: SharedFS puts it together while this one is
-//! gone through ([`Ahead::behind`]). The first look into that one asks for the next, so that never more than one block is
-//! granted that nobody comes to.
+//! A walk also posts a request for the block behind the present one ([`Ahead::behind`]). SharedFS assembles
+//! that block while the program walks this one. The first look into it asks for the next. So at most one
+//! granted block stays unused.
 //!
-//! Near is what lies in the same region of inode numbers, or goes on in the one beside it. Several regions are
-//! remembered, because threads of one program (git has twenty) share out a tree among themselves.
+//! Numbers are neighbours if they lie in one region, or in two adjacent regions. The policy remembers several
+//! regions, because the threads of one program (git has twenty) divide a tree among themselves.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::AHEAD_MAX;
 
-/// Numbers of a region.
+/// Inode numbers of a region.
 const REGION: u64 = 4 * BLOCK;
 
-/// Regions, and blocks asked for, that are remembered.
+/// How many regions, and how many requested blocks, the policy remembers.
 const REGIONS: usize = 64;
 
-/// Numbers of the largest block.
+/// Inode numbers of the largest block.
 const BLOCK: u64 = AHEAD_MAX as u64;
 
-/// So many blocks behind one may have been asked for before.
+/// How many blocks behind the present one may already have been requested.
 const BEHIND_MAX: u64 = 4;
 
-/// The first block asked for: what shares a record in the metadata store.
+/// The first block of a walk: the inodes that share a record in the metadata store.
 const BLOCK_FIRST: u32 = 16;
 
-/// The first elsewhere, for who went through a thousand in a row.
+/// The first block elsewhere, after a run of a thousand.
 const BLOCK_FIRST_OF_WALK: u32 = 128;
 
-/// Each block is so many times the one before.
+/// Each block is this many times as large as the last.
 const GROWTH: u32 = 8;
 
-/// The last block asked for in each of some regions. Threads overwrite each other's: what is lost is a guess.
+/// The last block requested in each of some regions. Threads overwrite each other's entries, which only loses
+/// a guess.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// Region number + 1, then 16 bits for the block.
+    /// Region number + 1, then 16 bits for the size of the block.
     asked: [AtomicU64; REGIONS],
-    /// Whether the last question was for the largest block: who goes through so many files starts with more elsewhere.
+    /// The last request was for the largest block, so the next walk elsewhere starts larger.
     walks: AtomicBool,
-    /// Whether many directories were asked for, and nothing far from what was asked for before since.
+    /// A request was for many directories, and none since was far from the earlier ones.
     in_tree: AtomicBool,
-    /// Largest blocks asked for: their number + 1.
+    /// The largest blocks that were requested: their number + 1.
     blocks: [AtomicU64; REGIONS],
-    /// The number + 1 of the one asked for last that nobody looked into yet.
+    /// The number + 1 of the last posted block, until an operation looks into it.
     unseen: AtomicU64,
 }
 
@@ -66,7 +68,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// How many numbers around `inode` to ask for along with it.
+    /// How many numbers around `inode` to request along with it.
     pub(crate) fn next(&self, inode: InodeNumber) -> u32 {
         let region = inode.0 / REGION;
         let beside = [region.checked_sub(1), Some(region + 1)];
@@ -88,12 +90,12 @@ impl Ahead {
         block
     }
 
-    /// Many directories were asked for at once: what is in them comes next.
+    /// Notes a request for many directories: the walk will want their content next.
     pub(crate) fn comes_into_tree(&self) {
         self.in_tree.store(true, Ordering::Relaxed);
     }
 
-    /// What to begin with far from everything asked for before.
+    /// The first block far from all earlier requests.
     fn start(&self) -> u32 {
         let walked = self.walks.swap(false, Ordering::Relaxed);
         match self.in_tree.swap(false, Ordering::Relaxed) {
@@ -103,7 +105,7 @@ impl Ahead {
         }
     }
 
-    /// After a question about `inode`: a number of the block to ask for without waiting, if this is a walk.
+    /// After a request for `inode`: a number in the block to post a request for, if this is a walk.
     pub(crate) fn behind(&self, inode: InodeNumber) -> Option<InodeNumber> {
         let block = inode.0 / BLOCK;
         if !self.knows_block(block) {
@@ -115,7 +117,8 @@ impl Ahead {
         Some(InodeNumber(behind * BLOCK))
     }
 
-    /// [`Ahead::behind`], once, after what was granted ahead about `inode` was looked at: if it is of the last block.
+    /// Like [`Ahead::behind`], once, after an operation looked at a lease on `inode` that was granted ahead,
+    /// if `inode` is in the last posted block.
     #[inline]
     pub(crate) fn behind_seen(&self, inode: InodeNumber) -> Option<InodeNumber> {
         let seen = inode.0 / BLOCK + 1;
@@ -177,7 +180,7 @@ mod tests {
         assert_eq!(ahead.behind_seen(number(8)), None);
         assert_eq!(ahead.behind_seen(InodeNumber(number(9).0 + 5)), Some(number(10)));
         assert_eq!(ahead.behind_seen(number(9)), None, "once");
-        // Another thread, further on.
+        // Another thread is further on.
         ahead.next(number(12));
         assert_eq!(ahead.behind(number(12)), Some(number(13)));
         assert_eq!(ahead.behind(number(9)), Some(number(11)), "what was asked for is not asked for again");

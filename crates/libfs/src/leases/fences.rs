@@ -3,15 +3,15 @@
 use cuesta_format::LogPosition;
 use std::collections::VecDeque;
 
-/// Outcomes kept for operations that have yet to ask.
+/// Outcomes kept for operations that have not asked yet.
 pub(super) const OUTCOMES_MAX: usize = 4096;
 
 /// How earlier fences of this session ended.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// (generation operations ran under, their entries were accepted up to here).
+    /// The generation that operations ran under, and up to where SharedFS accepted their entries.
     pub(super) outcomes: VecDeque<(u64, LogPosition)>,
-    /// The next daemon took the session up, and has not said yet what it accepted: every lease is gone.
+    /// The next daemon took the session up, and has not yet said what it accepted. Every lease is gone.
     pub(super) resumed: bool,
 }
 

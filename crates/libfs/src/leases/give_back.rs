@@ -8,8 +8,8 @@ use crate::sync::Ordering;
 use cuesta_format::wire::Request;
 
 impl Client {
-    /// Keeps what it knows of about so many inodes that nobody has open, and gives the leases on others back as soon as the
-    /// log says nothing of them any more.
+    /// Sets how many closed inodes the client caches. It gives the leases on others back as soon as the log
+    /// holds nothing of them.
     pub fn limit_cache(&self, inodes_max: usize) {
         self.cache.limit(inodes_max);
     }

@@ -16,7 +16,7 @@ pub(crate) struct Locked<'i> {
 }
 
 impl Client {
-    /// Locks `inodes`, of which some may be the same. Within an attempt, with no inode locked.
+    /// Locks `inodes`, some of which may be the same. Call within an attempt, with no inode locked.
     pub(crate) fn lock_all<'i>(
         &self,
         inodes: [Option<&'i Arc<Inode>>; LOCKED_MAX],
@@ -44,7 +44,7 @@ impl Client {
 }
 
 impl Locked<'_> {
-    /// The state of one that was locked.
+    /// The state of a locked inode.
     pub(crate) fn of(&mut self, inode: &Inode) -> Result<&mut State, Halt> {
         self.states
             .iter_mut()

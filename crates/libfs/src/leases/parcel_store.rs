@@ -1,9 +1,9 @@
-//! What was granted ahead and nobody has looked at yet.
+//! Leases granted ahead that no operation has used yet.
 //!
-//! Most of what a walk through a tree is granted it touches once, and some of it never: so it stays as it came
-//! ([`cuesta_format::parcel`]) until somebody wants it. An inode lies here only while nothing else is known of it: who
-//! fills an inode, from here or by an answer of SharedFS, takes it out. So what lies here was never changed by this
-//! session, and is true while its lease is held.
+//! A walk through a tree uses most granted inodes once, and some never. So an inode stays as it came
+//! ([`cuesta_format::parcel`]) until an operation wants it. It lies here only while the cache knows nothing
+//! else of it: filling the inode takes it out. So this session never changed an inode that lies here, and the
+//! item is true while its lease is held.
 
 use crate::errno::Error;
 use crate::sync::{Arc, AtomicUsize, Ordering, RwLock};
@@ -11,21 +11,21 @@ use cuesta_format::InodeNumber;
 use cuesta_format::parcel::{Item, ItemAt, Parcel};
 use hashbrown::HashMap;
 
-/// More inodes are not kept: they are dropped, and asked for anew.
+/// The store drops everything beyond this many inodes, and the session asks again for what it needs.
 const INODES_MAX: usize = 512 << 10;
 
-/// About so many bytes of a parcel are one inode's.
+/// Estimated bytes of one inode in a parcel.
 const ITEM_BYTES: usize = 128;
 
-/// The parcels.
+/// The items, by inode.
 #[derive(Debug, Default)]
 pub(crate) struct ParcelStore {
     items: RwLock<HashMap<InodeNumber, ParcelItem>>,
-    /// How many inodes are here, to look at without the lock.
+    /// How many items there are, readable without the lock.
     count: AtomicUsize,
 }
 
-/// What a lease on an inode brought: a place in a parcel.
+/// An item of a parcel: what a lease on one inode brought.
 #[derive(Debug)]
 pub(crate) struct ParcelItem {
     parcel: Arc<Parcel>,
@@ -39,7 +39,7 @@ impl ParcelItem {
 }
 
 impl ParcelStore {
-    /// Keeps what came with an answer. Within an attempt.
+    /// Stores the parcel that came with an answer. Call within an attempt.
     pub(crate) fn add(&self, bytes: Vec<u8>) -> Result<(), Error> {
         if bytes.is_empty() {
             return Ok(());
@@ -60,7 +60,7 @@ impl ParcelStore {
         Ok(())
     }
 
-    /// What `look` finds of an inode, if it is here.
+    /// What `look` finds in the inode's item, if there is one.
     pub(crate) fn look<R>(&self, inode: InodeNumber, look: impl FnOnce(Item<'_>) -> R) -> Option<R> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -68,7 +68,7 @@ impl ParcelStore {
         self.items.read().get(&inode)?.item().map(look)
     }
 
-    /// Takes an inode out, if it is here. Its lease goes with it.
+    /// Takes an inode's item out, if there is one, and its lease with it.
     pub(crate) fn take(&self, inode: InodeNumber) -> Option<ParcelItem> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -79,14 +79,14 @@ impl ParcelStore {
         taken
     }
 
-    /// Lets go of everything.
+    /// Drops all items.
     pub(crate) fn forget(&self) {
         let mut items = self.items.write();
         items.clear();
         self.count.store(0, Ordering::Release);
     }
 
-    /// Whether the inode is here.
+    /// Whether there is an item of the inode.
     pub(crate) fn has(&self, inode: InodeNumber) -> bool {
         self.count.load(Ordering::Acquire) > 0 && self.items.read().contains_key(&inode)
     }

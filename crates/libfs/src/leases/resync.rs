@@ -1,9 +1,11 @@
-//! Going on after a fence: throwing away what is not true any more, and saying which entries were accepted.
+//! Resynchronising after a fence: dropping cached state that is no longer true, and recording which entries
+//! SharedFS accepted.
 //!
-//! Sessions that want the same inodes fence each other a thousand times a second, so what is thrown away is what the fence
-//! took, and no more. What was accepted is digested: it is retired, as at any other time, with the report that comes with
-//! SharedFS's answer. What was not never happened: the inodes it was about are forgotten. Of a directory that was taken, all
-//! names are kept, if all were known: with the next lease come those that changed ([`Kept`]).
+//! Sessions that want the same inodes fence each other a thousand times a second. So the session drops only
+//! what the fence took. SharedFS has digested the entries that it accepted, and its answer brings the report,
+//! so they are retired as usual. The other entries never happened: the session forgets the inodes that they
+//! changed. If all names of a revoked directory were known, the session keeps them, and the next lease brings
+//! the names that changed ([`Kept`]).
 
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};
@@ -14,7 +16,7 @@ use cuesta_format::wire::{DOUBTFUL_MAX, Kept, Report, Request, Response, Resynce
 use cuesta_format::{InodeNumber, LogPosition, Operation};
 use hashbrown::HashSet;
 
-/// What the entries were about that were not accepted.
+/// What the entries changed that SharedFS did not accept.
 #[derive(Debug, Default)]
 struct Voided {
     inodes: HashSet<InodeNumber>,
@@ -24,7 +26,7 @@ struct Voided {
 }
 
 impl Client {
-    /// Learns what a moved generation means. Whoever comes first does it for all.
+    /// Finds out why the generation moved. The first thread does it for all.
     pub(crate) fn resync(&self) -> Result<(), Error> {
         let _closed = self.gate.write();
         if !self.session.stands() && !self.session.stands_as_asked() {
@@ -36,7 +38,7 @@ impl Client {
         self.resync_closed()
     }
 
-    /// The same by who holds the gate closed.
+    /// Like [`Client::resync`], for a thread that holds the gate closed.
     pub(crate) fn resync_closed(&self) -> Result<(), Error> {
         let generation = self.session.generation.load(Ordering::Acquire);
         let answer = self.session.ask(&Request::Resync)?;
@@ -56,7 +58,7 @@ impl Client {
                 let report = std::mem::take(&mut resynced.report);
                 self.forget_untrue(&resynced, report, &voided);
             }
-            // No digest ever sees them.
+            // No digest will ever see these entries.
             self.session.give_back_debit(voided.debits);
         }
         fences.outcomes.push_back((generation, resynced.accepted));
@@ -70,18 +72,20 @@ impl Client {
         Ok(())
     }
 
-    /// Whether an entry that ends at `end`, appended under `generation` which has moved since, was accepted.
+    /// Whether SharedFS accepted an entry that ends at `end`. It was appended under `generation`, which has
+    /// moved since.
     pub(crate) fn was_accepted(&self, generation: u64, end: LogPosition) -> bool {
         let fences = self.fences.lock();
         let outcome = fences.outcomes.iter().rev().find(|(under, _)| *under == generation);
         outcome.is_some_and(|&(_, accepted)| end <= accepted)
     }
 
-    /// Inodes whose lease is gone, and those that entries were about which are void: the shared area knows better. Of what
-    /// lies in parcels the log holds nothing.
+    /// Forgets the inodes whose lease is gone, and those that void entries changed. The shared area knows
+    /// better. The log holds nothing of inodes in parcels.
     fn forget_untrue(&self, resynced: &Resynced, report: Report, voided: &Voided) {
         if self.retire_accepted(resynced.accepted, report).is_err() {
-            // Where it lies now is not known: all that the log held anything of is asked for again.
+            // It is unknown where this content lies now. So the session forgets every inode that the log
+            // holds anything of.
             self.cache.forget_logged_behind(self.session.retired());
         }
         for &inode in &voided.inodes {
@@ -93,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Forgets an inode, all but the names of a directory that was taken from this session.
+    /// Forgets an inode, but keeps the names of a revoked directory.
     fn forget(&self, inode: InodeNumber, resynced: &Resynced, voided: &Voided) {
         let Some(known) = self.cache.get(inode) else { return };
         let mut state = known.state.write();
@@ -110,13 +114,13 @@ impl Client {
         }
     }
 
-    /// What is known better elsewhere, or might be.
+    /// Forgets everything, after all leases were lost.
     fn forget_everything(&self) {
         self.session.parcel_store.forget();
         self.cache.forget_all();
     }
 
-    /// What lies in the log behind what was accepted.
+    /// The entries in the log behind the accepted ones.
     fn voided(&self, accepted: LogPosition) -> Voided {
         let appender = &self.session.appender;
         let mut voided = Voided::default();
@@ -126,7 +130,7 @@ impl Client {
             let Some(header) = appender.header_at(at) else { break };
             voided.debits += u64::from(header.debit_blocks);
             voided.inodes.insert(header.inode);
-            // What is written says nothing more.
+            // The body of a write names nothing more.
             if header.kind != EntryKind::Write && appender.body_at(at, &header, &mut body) {
                 let operation = Operation::decode(&header, &body).unwrap_or(Operation::Void);
                 voided.inodes.extend(operation.changes());

@@ -1,9 +1,10 @@
-//! The log's commit file (medium `block`): what is waited for is written there past the kernel's pages, which takes a fast disk
-//! little more than half as long as having it write the pages (docs/decisions/0034).
+//! The log's commit file (medium `block`). The session writes there, past the page cache, what an fsync waits
+//! for. On a fast disk this takes little more than half as long as write-back of the log's pages
+//! (docs/decisions/0034).
 //!
-//! SharedFS is asked for it when the session has waited for the disk some times: a program that saves one file does without. Where
-//! there is none, or it fails, the log's own pages are written as before, and it is asked for again some time later: a medium
-//! that is full, or a process out of descriptors, need not stay so.
+//! The session asks SharedFS for the file after it has waited for the disk some times, so a program that
+//! saves one file does without. If there is none, or a write to it fails, the session writes the log's own
+//! pages, and asks again later. A full medium, or a process without descriptors, need not stay so.
 
 use crate::mapped::kept_descriptors::{KeptDescriptor, KeptDescriptors};
 use crate::session::session::Session;
@@ -17,33 +18,33 @@ use cuesta_media::Window;
 use rustix::fd::OwnedFd;
 use std::time::Duration;
 
-/// What a session has of it.
+/// The session's commit file, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct CommitFile(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     backoff: RequestBackoff,
-    /// It, while there is one.
+    /// The file's descriptor and its writer, while there is one.
     here: Option<(CommitDescriptor, DirectWriter)>,
 }
 
-/// When it is asked for.
+/// When the session asks for the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RequestBackoff {
-    /// Waits since the session began, or since it failed.
+    /// Waits for the disk since the session began, or since the last failure.
     waited: u32,
-    /// How often there was none, or it failed.
+    /// How often there was no file, or a write to it failed.
     failures: u32,
 }
 
-/// Waits before it is asked for again; each time twice as many.
+/// Waits for the disk before the session asks again. Each time it is twice as many.
 const WAITS_AGAIN: u32 = 64;
 
 const DOUBLED_AT_MOST: u32 = 16;
 
 impl RequestBackoff {
-    /// Counts a wait. Says whether it is time to ask, where `first` waits come before the first time.
+    /// Counts a wait. Says whether it is time to ask; `first` waits come before the first request.
     fn is_over(&mut self, first: u32) -> bool {
         let waits = match self.failures {
             0 => first,
@@ -59,12 +60,12 @@ impl RequestBackoff {
     }
 }
 
-/// Its descriptor.
+/// The descriptor of the commit file.
 #[derive(Debug)]
 enum CommitDescriptor {
-    /// Among those of a program, by its door.
+    /// The program's door keeps it.
     Kept(Arc<KeptDescriptor>),
-    /// This process has no door, and its descriptors are its own.
+    /// The process has no door, so its descriptors are its own.
     Own(OwnedFd),
 }
 
@@ -90,7 +91,7 @@ impl CommitFile {
             CommitDescriptor::Own(file) => writer.write(file, window, pieces),
             CommitDescriptor::Kept(kept) => match kept.get() {
                 Some(file) => writer.write(&file, window, pieces),
-                // A thread whose descriptors are others'.
+                // This thread has another process's descriptors.
                 None => return false,
             },
         };

@@ -3,12 +3,13 @@
 use cuesta_format::BLOCK_BYTES;
 use std::ops::Range;
 
-/// A truncation may have to copy the block it cuts. One between blocks costs nothing: it works on a full store.
+/// A truncation may have to copy the block that it cuts. At a block boundary it costs nothing, so it works on
+/// a full store.
 pub(crate) fn of_truncation(size: u64) -> u64 {
     u64::from(!size.is_multiple_of(BLOCK_BYTES))
 }
 
-/// A range that is cleared may begin and end inside blocks, of which the rest is copied.
+/// A cleared range may begin and end inside blocks, and the rest of such a block is copied.
 pub(crate) fn of_clearing(range: &Range<u64>) -> u64 {
     let (first, last) = (range.start / BLOCK_BYTES, range.end / BLOCK_BYTES);
     let starts_inside = !range.start.is_multiple_of(BLOCK_BYTES);
@@ -16,13 +17,13 @@ pub(crate) fn of_clearing(range: &Range<u64>) -> u64 {
     u64::from(starts_inside) + u64::from(ends_inside && !(starts_inside && first == last))
 }
 
-/// Every block a write of `bytes` at `offset` touches is written anew.
+/// A write of `bytes` at `offset` writes every block anew that it touches.
 #[inline]
 pub(crate) fn of_write(offset: u64, bytes: u64) -> u64 {
     (offset % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES)
 }
 
-/// A write at an offset that is not known yet.
+/// The cost of a write whose offset is not known yet.
 #[inline]
 pub(crate) fn of_append(bytes: u64) -> u64 {
     of_write(BLOCK_BYTES - 1, bytes)

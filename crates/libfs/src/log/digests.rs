@@ -6,7 +6,7 @@ use cuesta_format::wire::{Request, Response};
 use std::time::Duration;
 
 impl Client {
-    /// Has SharedFS digest everything this session did, and lets go of the log's space.
+    /// Has SharedFS digest everything that this session did, and frees the log space.
     pub fn digest(&self) -> Result<(), Error> {
         self.check_alive()?;
         self.with_daemon(|| {
@@ -27,13 +27,13 @@ impl Client {
         }
     }
 
-    /// Has who waits for a digest ask for one when none came in `look`: 250 ms, unless this is called.
+    /// Sets how long a wait for a digest sleeps before it asks for one. The default is 250 ms.
     pub fn look_for_digest_after(&self, look: Duration) {
         self.session.look_for_digest_after(look);
     }
 
-    /// Waits for a digest so far, and how many of them ended because their time was up: the digest was slow, or nobody woke
-    /// who waited.
+    /// How many waits for a digest there were, and how many of them timed out, because the digest was slow or
+    /// a wake-up was missed.
     #[must_use]
     pub fn digest_waits(&self) -> (u64, u64) {
         self.session.digest_waits()

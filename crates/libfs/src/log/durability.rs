@@ -1,9 +1,11 @@
-//! Waiting until what was done is durable: `fsync` and its like.
+//! `fsync` and its like: waiting until the disk has what was done.
 //!
-//! On `pmem` and `memory` everything is durable when it returns, and nothing is waited for. On `block` the session's log is
-//! written to the disk, all of it up to now: who asks for one file gets what was done before it, so that a prefix
-//! survives; and what this session saw of the log of SharedFS's own one ([`crate::sharing::log_dependencies`]). What others did to the file is made durable by them or by SharedFS, which digests what they logged before
-//! this session may read it: so who waits for a file first sees that it may read it.
+//! On `pmem` and `memory` every call is durable when it returns, so nothing waits. On `block`, an fsync
+//! writes all of the session's log up to now, so that a prefix survives. It also waits for the part of the
+//! log of SharedFS's own session that this session has seen the effect of
+//! ([`crate::sharing::log_dependencies`]). Changes that other sessions made to the file are made durable by
+//! those sessions, or by SharedFS, which digests them before this session may read the file. So an fsync
+//! first makes sure that it may read the file.
 
 use crate::client::client::Client;
 use crate::errno::Error;
@@ -14,7 +16,7 @@ use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
 
 impl Client {
-    /// Makes everything durable that this session did; says whether it still stands.
+    /// Makes everything durable that this session did. Fails if SharedFS has given the session up.
     #[inline]
     pub fn sync(&self) -> Result<(), Error> {
         self.check_alive()?;
@@ -28,13 +30,13 @@ impl Client {
         self.sync_observed()
     }
 
-    /// Whether its daemon has not given the session up, as far as is known here.
+    /// Whether SharedFS has not given the session up, as far as the session knows.
     #[must_use]
     pub fn is_attached(&self) -> bool {
         self.check_alive().is_ok() && !self.session.closed()
     }
 
-    /// Whether all that was done is durable without being waited for, and the session stands.
+    /// Whether everything is durable without a wait, and the session is attached.
     #[inline]
     pub fn has_nothing_to_sync(&self) -> bool {
         self.session.welcome.medium == Medium::Memory && self.check_alive().is_ok() && !self.session.closed()
@@ -44,7 +46,7 @@ impl Client {
     fn sync_log(&self) -> Result<(), Error> {
         self.session.find_marks();
         self.make_senders_durable()?;
-        // A disk that does not take the log may yet take what is digested from it.
+        // A disk that refuses the log may still take what SharedFS digests from it.
         let commit = |window: &Window, pieces: &[Piece]| {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
@@ -52,7 +54,8 @@ impl Client {
         written.or_else(|_| self.with_daemon(|| self.digest_own_log()))
     }
 
-    /// Makes durable what everybody did who has returned: the logs of others are pages of the same file system's.
+    /// Makes durable what every session has done by now: the logs of other sessions are pages of the same
+    /// file system.
     pub fn sync_everything(&self) -> Result<(), Error> {
         self.sync()?;
         if self.session.welcome.medium == Medium::Memory {
@@ -62,13 +65,14 @@ impl Client {
         written.map_err(|errno| Error::Daemon(format!("the store cannot be written to its disk: {errno}")))
     }
 
-    /// Makes durable what was done to the file, by whomever, and everything that this session did.
+    /// Makes durable what any session did to the file, and everything that this session did.
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
         let medium = self.session.welcome.medium;
         if medium == Medium::Block {
-            // What SharedFS performed for this process depends on it: it need not write this log, too.
+            // Operations that SharedFS performed for this process depend on this log. Written now, SharedFS
+            // need not write it.
             self.sync_log()?;
         }
         if medium != Medium::Memory {
@@ -84,7 +88,7 @@ impl Client {
         self.sync()
     }
 
-    /// Of what others did, and of what was stored through mappings.
+    /// Makes durable what other sessions did, and what programs stored through mappings.
     fn settle_content(&self, file: &OpenFile) -> Result<(), Error> {
         match self.mapped(file.inode_ref())? {
             Some(mapped) => self.sync_mapped(&mapped),
@@ -92,13 +96,13 @@ impl Client {
         }
     }
 
-    /// Behind a change of a file that was opened such that each is durable when it returns.
+    /// Syncs after a change of a file that was opened with `O_DSYNC`.
     #[inline]
     pub(crate) fn sync_if_asked(&self, file: &OpenFile) -> Result<(), Error> {
         if file.flags() & O_DSYNC != 0 { self.sync() } else { Ok(()) }
     }
 
-    /// The daemon has left, and another one is to take the session up; or it gave the session up.
+    /// The daemon has gone and another one is to take the session up, or it gave the session up.
     #[cold]
     fn ask_whether_it_stands(&self) -> Result<(), Error> {
         self.with_daemon(|| self.resync())

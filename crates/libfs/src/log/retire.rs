@@ -1,14 +1,15 @@
-//! Letting go of log space that was digested, in bounded steps done by ordinary operations.
+//! Letting go of digested log space, in bounded steps that ordinary operations do.
 //!
-//! Mechanism: a *round* takes SharedFS's report of what digests placed where, sets the bases of cached inodes, and when
-//! all are set drops what those inodes' overlays hold of the log below the report's end, and truncations below it; then
-//! it publishes `retired`. Whatever of the digested log an overlay still refers to lies in blocks of the report. After
-//! each step no reader can be in what was dropped: readers copy under the inode's lock.
+//! Mechanism: a *round* takes SharedFS's report of where digests placed content, and sets the bases of cached
+//! inodes. When all bases are set, it drops what the overlays of those inodes hold of the log below the
+//! report's end, and truncations below it. Then it publishes `retired`. Everything of the digested log that
+//! an overlay still refers to lies in blocks of the report. After each step no reader reads what was dropped,
+//! because readers copy under the inode's lock.
 //!
-//! Policy: a report is asked for, without waiting for it, when the digest has caught up, or half of the ring waits to be
-//! retired: a burst that fits the log is not held up by it. Where a fence is to be expected soon, which brings one, it is
-//! only asked for in the second case. With the report a round begins: one step per appending
-//! operation; all of it when the log is full.
+//! Policy: the session posts a request for a report when the digest has caught up, or when half of the ring
+//! waits to be retired. So a burst that fits the log is not held up. If a fence is likely soon, which brings
+//! a report, only the second case counts. The report starts a round: each appending operation does one step,
+//! and a full log does all of it.
 
 use crate::cache::file_content::FileContent;
 use crate::cache::inode::Content;
@@ -19,14 +20,14 @@ use crate::sync::Ordering;
 use cuesta_format::wire::{Placed, Report, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition};
 
-/// Items of a report, or inodes, that one ordinary operation deals with.
+/// Items of a report, or inodes, that one step handles.
 const STEP_ITEMS: usize = 64;
 
-/// The digest has caught up when no more than this is left.
+/// The digest counts as caught up when no more than this is left.
 const DIGEST_LAG_BYTES: u64 = 64 << 10;
 
 impl Client {
-    /// What every operation does once it stands: the kick, the log's growth, a step of retiring.
+    /// What each operation does once it stands: kick SharedFS, grow the log, retire a step.
     #[inline]
     pub(crate) fn after_operation(&self, appended: Option<LogPosition>) {
         let Some(end) = appended else { return };
@@ -37,7 +38,7 @@ impl Client {
             self.session.ask_ahead();
         }
         if self.should_retire(end) {
-            // What fails here fails again, and is reported, when the space is needed.
+            // If this fails, it fails again, with a report, when the space is needed.
             let _ = self.retire_step();
         }
         if self.session.wants_to_grow() {
@@ -48,8 +49,8 @@ impl Client {
         }
     }
 
-    /// Whether an operation whose entry ended at `end` does a step. Where no report was asked for and none can be, because another
-    /// answer is awaited, a step would do nothing but take locks.
+    /// Whether an operation whose entry ended at `end` does a step. While another answer is outstanding, the
+    /// session can post no request for a report, and a step would only take locks.
     #[inline]
     fn should_retire(&self, end: LogPosition) -> bool {
         let (digested, retired) = (self.session.digested(), self.session.retired());
@@ -63,7 +64,7 @@ impl Client {
                 }))
     }
 
-    /// One bounded step, unless another thread is at it.
+    /// One bounded step, unless another thread does one.
     fn retire_step(&self) -> Result<(), Error> {
         let _gate = self.gate.read();
         let Some(mut retiring) = self.retiring.try_lock() else {
@@ -101,8 +102,8 @@ impl Client {
         Ok(())
     }
 
-    /// Retires what a fence accepted, all of which is digested. `report` tells all that was placed since what this session
-    /// said it had retired. No operation is in flight.
+    /// Retires what a fence accepted, which is all digested. `report` covers everything placed since the
+    /// position that this session last retired. No operation is in flight.
     pub(crate) fn retire_accepted(&self, accepted: LogPosition, report: Report) -> Result<(), Error> {
         self.session.requests.await_posted(&self.session);
         let mut retiring = self.retiring.lock();
@@ -123,7 +124,7 @@ impl Client {
         Ok(())
     }
 
-    /// The page of a report that comes next: asked for ahead, or waited for.
+    /// The next page of the report, posted for or waited for.
     fn next_report(&self, retiring: &RetireRound) -> Result<Report, Error> {
         self.session.requests.await_posted(&self.session);
         if let Some(page) = self.session.take_report() {
@@ -136,7 +137,7 @@ impl Client {
         }
     }
 
-    /// A large step, for which the report is waited for. `false`: there is nothing to retire.
+    /// A large step that waits for the report. `false`: nothing is left to retire.
     fn retire_or_ask(&self, retiring: &mut RetireRound) -> Result<bool, Error> {
         if self.session.is_fenced() {
             return Ok(false);
@@ -151,7 +152,7 @@ impl Client {
         Ok(true)
     }
 
-    /// One step of the round, with up to `items_max` items of it.
+    /// One step of the round, on up to `items_max` items.
     fn retire_some(&self, retiring: &mut RetireRound, items_max: usize) {
         if let Some((page, applied)) = &mut retiring.page {
             let end = page.placed.len().min(applied.saturating_add(items_max));

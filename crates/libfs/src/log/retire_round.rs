@@ -3,18 +3,18 @@
 use cuesta_format::wire::Report;
 use cuesta_format::{InodeNumber, LogPosition};
 
-/// Where the present round stands.
+/// The state of the present round.
 #[derive(Debug, Default)]
 pub(crate) struct RetireRound {
-    /// Everything below is retired.
+    /// Everything below this position is retired.
     pub(super) at: LogPosition,
     /// The report's end: the round retires up to here, once all of the report is applied.
     pub(super) target: LogPosition,
-    /// The page of the report that is being applied, and how many of its items are.
+    /// The page of the report that is being applied, and how many of its items are applied.
     pub(super) page: Option<(Report, usize)>,
-    /// Items of the pages before it.
+    /// Items of the earlier pages.
     pub(super) learnt: u64,
-    /// Inodes of the report, each once for every run of its items.
+    /// Inodes of the report: one for each run of items.
     pub(super) placed: Vec<InodeNumber>,
 }
 

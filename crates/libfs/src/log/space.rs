@@ -1,4 +1,4 @@
-//! NewInode room for the next entry: log space, entries that may lie undigested, and credit.
+//! Making room for the next entry: log space, entries that may lie undigested, and credit.
 //!
 //! The operation loop calls this between attempts, outside the gate.
 
@@ -8,7 +8,7 @@ use crate::errno::Error;
 use cuesta_format::LogPosition;
 
 impl Client {
-    /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
+    /// Makes room up to `needed`: by growing the log, by retiring, by waiting for a digest.
     pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
         let mut looks = Retries::new(DIGEST_TRIES);
         loop {
@@ -45,7 +45,7 @@ impl Client {
         }
     }
 
-    /// Looks count as long as nothing is digested.
+    /// Counts a look for a digest as a failure as long as nothing is digested.
     fn looked_for_digest(&self, looks: &mut Retries, before: LogPosition) -> Result<(), Error> {
         if self.session.digested() > before {
             *looks = Retries::new(DIGEST_TRIES);
@@ -53,7 +53,7 @@ impl Client {
         self.retry(looks, "the daemon does not digest the log")
     }
 
-    /// Gets credit for `blocks`. A full store is first given the chance to free what this session freed.
+    /// Gets credit for `blocks`. If the store is full, SharedFS first frees what this session deleted.
     pub(crate) fn make_credit(&self, blocks: u64) -> Result<(), Error> {
         if self.session.ask_credit(blocks)? {
             return Ok(());

@@ -1,4 +1,7 @@
 //! `fallocate` on a file in mapped mode.
+//!
+//! Zeros up to a new end of the file go by the log, because for the kernel they are two steps, between which
+//! the process may be killed.
 
 use crate::cache::inode::State;
 use crate::calls::data::allocation::Allocation;
@@ -15,11 +18,11 @@ use cuesta_format::quota::Amounts;
 use cuesta_media::mapped_files;
 use std::ops::Range;
 
-/// Provided at once, while the inode is locked.
+/// Bytes provided in one step, while the inode is locked.
 const PROVIDED_BYTES: u64 = 16 << 20;
 
 impl Client {
-    /// `fallocate` on a range. Says whether it was done: not, if the file went out of mapped mode meanwhile.
+    /// `fallocate` on a range. Says whether it was done. `false`: the file left mapped mode meanwhile.
     pub(crate) fn allocate_mapped(
         &self,
         open_file: &OpenFile,
@@ -63,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Provides a range piece by piece: behind a fence that comes between, each is charged anew.
+    /// Provides a range piece by piece. After a fence between two pieces, the next piece is charged anew.
     fn provide_mapped(
         &self,
         open_file: &OpenFile,
@@ -72,7 +75,7 @@ impl Client {
         keep_size: bool,
     ) -> Result<bool, Error> {
         let provide = |attempt: &mut Attempt<'_>, charged: Option<&State>, piece: Range<u64>| {
-            // Behind the end nothing is kept.
+            // The kernel keeps no pages behind the end.
             let end = if keep_size { piece.end.min(self.mapped_size(mapped)?) } else { piece.end };
             let piece = piece.start..end;
             if !piece.is_empty() {
@@ -97,7 +100,7 @@ impl Client {
                     let is_mapped = self.reading(inode)?.mapped().is_some();
                     return if is_mapped { provide(attempt, None, at..piece_end) } else { Ok(false) };
                 }
-                // Alone: what the file may get without a charge is not for two at a time.
+                // Under the write lock: two threads must not use the same uncharged allowance.
                 let state = self.changing(inode)?;
                 if state.mapped().is_none() {
                     return Ok(false);
@@ -113,8 +116,9 @@ impl Client {
         Ok(true)
     }
 
-    /// What `range` wants that the file does not have, and whoever is charged for it, who must have room for that. Where it
-    /// wants nothing, it is learnt all the same whether they have limits: who has none need not go by the log.
+    /// The blocks of `range` that the file does not have, and their payers, which must have room for them. If
+    /// it needs none, the session still learns whether the payers have limits: without limits a write need
+    /// not go by the log.
     pub(super) fn check_mapped(
         &self,
         attempt: &Attempt<'_>,
@@ -132,8 +136,7 @@ impl Client {
         Ok((payers, Amounts { blocks, inodes: 0 }))
     }
 
-    /// Logs that a range becomes zeros, up to a new end of the file: to the kernel these are two things, between which
-    /// the process may be killed.
+    /// Logs that a range becomes zeros, up to a new end of the file.
     fn log_clearing(&self, file: &OpenFile, range: &Range<u64>) -> Result<bool, Error> {
         let inode = file.inode_ref();
         let (offset, length) = (range.start, range.end - range.start);

@@ -20,7 +20,7 @@ impl Client {
         Ok(OpenMapped::Now(found))
     }
 
-    /// The attributes that are the kernel's to know.
+    /// The record, with the attributes that only the kernel knows.
     pub(crate) fn mapped_record(
         &self,
         mapped: &MappedFile,
@@ -70,7 +70,7 @@ impl Client {
         self.settle_mapped(&file)
     }
 
-    /// Makes durable what was stored through mappings of the file.
+    /// Makes durable what programs stored through mappings of the file.
     pub(crate) fn sync_mapped(&self, mapped: &MappedFile) -> Result<(), Error> {
         let file = self.open_mapped(mapped)?;
         self.settle_mapped(&file)

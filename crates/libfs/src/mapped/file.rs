@@ -10,18 +10,18 @@ use cuesta_media::mapped_files::Pin;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// What `stat` counts blocks in.
+/// The unit in which `stat` counts blocks.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// A file that stays in mapped mode while this lives.
+/// A file that stays in mapped mode while this value lives.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     pub(super) inode: InodeNumber,
     _pin: Pin,
     pub(super) descriptor: Option<Arc<KeptDescriptor>>,
-    /// Pages it may still get before it is asked again whether there is room.
+    /// Pages that the file may get before the session asks again whether there is room.
     pub(crate) allowance: AtomicU64,
-    /// Held from the moment an end of the file is taken until it is the file's.
+    /// Held while an operation appends: from reading the end of the file until the append has moved it.
     pub(super) appending: Mutex<()>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn failed(errno: Errno) -> Error {
     }
 }
 
-/// Does a call again that a signal interrupted.
+/// Repeats a call that a signal interrupted.
 pub(crate) fn whole<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Error> {
     loop {
         match call() {

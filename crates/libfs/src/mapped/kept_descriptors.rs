@@ -1,37 +1,37 @@
-//! Descriptors that are kept from call to call: of files in mapped mode, where opening one by its name costs more than what is
-//! done to it then, and of the commit file.
+//! Descriptors that the session keeps from call to call: of files in mapped mode, where opening by name costs
+//! more than the call itself, and of the commit file.
 //!
-//! They are the process's, which numbers its descriptors as it likes, forks, and closes what it does not know: so its door
-//! says how one is kept ([`Keeper`]), and which may be used just now. Without a door none is kept. There are never many, since
-//! they count towards the process's limit.
+//! The descriptors belong to the process, which numbers its descriptors as it likes, forks, and closes those
+//! that it does not know. So its door says how to keep one ([`Keeper`]), and which may be used now. Without a
+//! door none is kept. They count towards the process's limit, so there are never many.
 
 use crate::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::mem::ManuallyDrop;
 use std::sync::{OnceLock, Weak};
 
-/// Most that are kept.
+/// How many descriptors are kept at most.
 const KEPT_MAX: usize = 64;
 
 /// What a door does for descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeper {
-    /// Whether the calling thread has the process's descriptors: one of a vfork child has others.
+    /// Whether the calling thread has the process's descriptors. The child of a vfork has others.
     pub is_usable: fn() -> bool,
-    /// Puts one out of the program's way, and keeps its hands off it.
+    /// Moves a descriptor out of the program's reach.
     pub keep: fn(BorrowedFd<'_>) -> Option<OwnedFd>,
-    /// It is about to be closed.
+    /// The descriptor is about to be closed.
     pub let_go: fn(i32),
 }
 
-/// Those of a session.
+/// The kept descriptors of a session.
 #[derive(Debug, Default)]
 pub(crate) struct KeptDescriptors {
     keeper: OnceLock<Keeper>,
     kept: Mutex<Vec<Weak<KeptDescriptor>>>,
 }
 
-/// One of them.
+/// One kept descriptor.
 #[derive(Debug)]
 pub(crate) struct KeptDescriptor {
     file: RwLock<ManuallyDrop<OwnedFd>>,
@@ -39,9 +39,9 @@ pub(crate) struct KeptDescriptor {
 }
 
 impl KeptDescriptors {
-    /// The process's door is this one.
+    /// Sets the door of the process.
     pub(crate) fn keep_by(&self, keeper: Keeper) {
-        // Whoever came first stays: there is one door.
+        // The first setting stays: a process has one door.
         let _ = self.keeper.set(keeper);
     }
 
@@ -50,7 +50,7 @@ impl KeptDescriptors {
         self.keeper.get().is_some()
     }
 
-    /// Keeps a descriptor of the file, if that can be.
+    /// Keeps a descriptor of the file, if possible.
     pub(crate) fn keep(&self, file: &OwnedFd) -> Option<Arc<KeptDescriptor>> {
         let keeper = *self.keeper.get().filter(|keeper| (keeper.is_usable)())?;
         let mut kept = self.kept.lock();
@@ -64,7 +64,8 @@ impl KeptDescriptors {
         Some(new)
     }
 
-    /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is none of these.
+    /// Replaces the descriptor `number` by `copy`, and answers the old one. If it keeps no such number, it
+    /// answers `copy`.
     pub(crate) fn replace(&self, number: i32, copy: OwnedFd) -> OwnedFd {
         for kept in self.kept.lock().iter().filter_map(Weak::upgrade) {
             let mut file = kept.file.write();
@@ -85,11 +86,11 @@ impl KeptDescriptor {
 
 impl Drop for KeptDescriptor {
     fn drop(&mut self) {
-        // Otherwise it is another process's, and stays open there.
+        // Otherwise the descriptor belongs to another process, and stays open there.
         if (self.keeper.is_usable)() {
             let file = self.file.get_mut();
             (self.keeper.let_go)(file.as_raw_fd());
-            // SAFETY: this is the last of it, and it is not looked at again.
+            // SAFETY: this is the last use of the descriptor.
             unsafe { ManuallyDrop::drop(file) };
         }
     }

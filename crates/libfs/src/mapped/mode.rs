@@ -15,12 +15,12 @@ use cuesta_media::mapped_files;
 use cuesta_media::mapped_files::Pin;
 use rustix::fd::OwnedFd;
 
-/// How often a file is asked for that goes out of the mode meanwhile.
+/// How often to ask for a file that leaves the mode meanwhile.
 const MODE_TRIES: usize = 100;
 
 impl Client {
-    /// A descriptor of what everybody maps who shares mappings of this file; mappings of it keep the file in mapped
-    /// mode. `writes`: they may be written.
+    /// A descriptor of the file that programs map to share the content. Mappings of it keep the file in
+    /// mapped mode. `writes`: the mappings may be written.
     pub fn map_shared(&self, file: &OpenFile, writes: bool) -> Result<OwnedFd, Error> {
         let inode = file.inode_ref();
         file.was_mapped.store(true, Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Client {
 
     fn begin_mapped(&self, inode: &Inode) -> Result<(), Halt> {
         let mut state = inode.state.write();
-        // What digests have still to report would be taken for what it holds when it comes out of that mode.
+        // Extents that digests have yet to report would be taken for its content when it leaves the mode.
         if state.logged > self.session.retired() {
             return Err(Halt::Undigested);
         }
@@ -54,8 +54,8 @@ impl Client {
         if self.fill(inode, &mut state, *grant)? { Ok(()) } else { Err(Halt::Again) }
     }
 
-    /// A file that was found in mapped mode was closed: unless it is open still, this session keeps it there no more. What
-    /// the log says of it, it must remember.
+    /// Stops keeping a closed file in mapped mode, unless it is still open here. If the log holds anything of
+    /// it, the session must remember the file.
     pub(crate) fn let_go_of_mapped(&self, inode: &Inode) {
         let mut state = inode.state.write();
         let is_open = inode.opens.load(Ordering::SeqCst) > 0;
@@ -64,7 +64,8 @@ impl Client {
         }
     }
 
-    /// Has the mode end for what a mapped file cannot do. It stays while a process has the file mapped: then that is refused.
+    /// Ends the mode, for a call that a mapped file cannot do. If a process has the file mapped, the mode
+    /// stays and the call is refused.
     pub(crate) fn leave_mapped(&self, inode: &Inode) -> Result<(), Error> {
         self.operate(|_attempt| {
             let mut state = inode.state.write();
@@ -75,7 +76,8 @@ impl Client {
                 state.forget();
             }
             drop(state);
-            // SharedFS ends the mode for the session that asks, once every other has let go and no mapping is left.
+            // SharedFS ends the mode for the session that asks, once every other session has let go and no
+            // mapping is left.
             match self.changing(inode)?.mapped() {
                 None => Ok(()),
                 Some(_) => Err(Error::Unsupported.into()),
@@ -83,7 +85,7 @@ impl Client {
         })
     }
 
-    /// Keeps the file of an inode in mapped mode; `None`: it is in that no more.
+    /// Pins an inode's file in mapped mode. `None`: it has left the mode.
     pub(crate) fn pin(&self, inode: InodeNumber) -> Result<Option<Arc<MappedFile>>, Error> {
         let references = self.session.references.read();
         let Some(file) = whole(|| mapped_files::open_marked(&*references, inode, true))? else {
@@ -94,7 +96,8 @@ impl Client {
         Ok(Some(Arc::new(MappedFile::new(inode, pin, descriptor))))
     }
 
-    /// The file, if it was found in mapped mode before, is so as far as is known, and may be written as it is.
+    /// The file in mapped mode, if a write found it there before, it is still there as far as the session
+    /// knows, and a write takes no privilege away.
     #[inline]
     pub(crate) fn known_mapped(&self, file: &OpenFile) -> Option<Arc<MappedFile>> {
         if !file.was_mapped.load(Ordering::Relaxed) {

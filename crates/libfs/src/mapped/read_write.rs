@@ -16,19 +16,20 @@ use crate::open_files::open_file::OpenFile;
 use cuesta_format::Medium;
 use cuesta_media::{UserSlice, UserSliceMut, mapped_files};
 
-/// What the kernel writes whole: its page.
+/// The kernel writes a page whole.
 const PAGE_BYTES: usize = 4096;
 
-/// Read at once, by way of memory of our own.
+/// Bytes read at once, through a buffer of our own.
 const READ_BYTES: usize = 16 << 10;
 
-/// What became of a write.
+/// The outcome of a write.
 pub(crate) enum MappedWrite {
-    /// So many bytes were written, up to this offset.
+    /// This many bytes were written, up to this offset.
     Written(usize, u64),
-    /// It is in mapped mode no more.
+    /// The file has left mapped mode.
     Ended,
-    /// Nothing yet: so many bytes can be written and no more, as the file may not grow further or the rest cannot be read.
+    /// Nothing was written. This many bytes can be written: the file may not grow further, or the rest of the
+    /// program's memory cannot be read.
     Less(u64),
 }
 
@@ -62,7 +63,7 @@ impl Client {
         Ok(done)
     }
 
-    /// Writes `bytes` of `data` at `at`, or behind the end.
+    /// Writes `bytes` of `data` at `at`, or at the end.
     pub(crate) fn write_mapped(
         &self,
         file: &OpenFile,
@@ -72,19 +73,19 @@ impl Client {
         limit: u64,
     ) -> Result<MappedWrite, Error> {
         let within_page = at.filter(|&offset| offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES);
-        // What the kernel has begun when the power goes is there in part.
+        // A write that the kernel has begun when the power fails survives in part.
         let is_lost_with_power = self.session.welcome.medium == Medium::Memory;
         if let Some(offset) = within_page.filter(|_| is_lost_with_power) {
             match self.write_page(file, mapped, data, offset) {
                 Ok(Some(written)) => return Ok(written),
-                // By the log there is what was promised to the session.
+                // The log can use the credit of this session.
                 Ok(None) | Err(Error::NoSpace) => {}
                 Err(error) => return Err(error),
             }
         }
         let _appending = mapped.appending.lock();
         match (self.log_mapped(file, data, bytes, at, limit), within_page) {
-            // On a full store, what a file has can be written all the same.
+            // On a full store, pages that the file has can still be written.
             (Err(Error::NoSpace), Some(offset)) => {
                 self.write_page(file, mapped, data, offset)?.ok_or(Error::NoSpace)
             }
@@ -96,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Writes what lies within one page, all of it or nothing; `None`: it is to go by the log.
+    /// Writes within one page, all or nothing. `None`: the write must go by the log.
     fn write_page(
         &self,
         open_file: &OpenFile,

@@ -1,4 +1,5 @@
-//! The room that files in mapped mode take, which no digest gives them: counted, and asked for before it is taken.
+//! The room that files in mapped mode take. No digest gives it to them, so the session counts it, and asks
+//! before it takes any.
 
 use crate::client::client::Client;
 use crate::errno::Error;
@@ -9,13 +10,14 @@ use cuesta_media::mapped_files;
 use rustix::fd::AsFd;
 use std::ops::Range;
 
-/// Pages a file may get before it is looked again whether there is room: as a part of what is free, and at most.
+/// Pages that a file may get before the session asks again whether there is room: a part of the free blocks,
+/// and at most.
 const ALLOWANCE_PART: u64 = 64;
 
 const ALLOWANCE_MAX: u64 = 256;
 
 impl Client {
-    /// The file gets one more page, which is the store's.
+    /// Takes the room of one more page.
     pub(crate) fn take_room(&self, mapped: &MappedFile) -> Result<(), Error> {
         let take = |left: u64| left.checked_sub(1);
         if mapped.allowance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
@@ -23,7 +25,7 @@ impl Client {
         }
         let mut free = self.statfs()?.blocks_unpromised();
         if free == 0 {
-            // What is promised to other sessions, and not used, may yet be had.
+            // Other sessions may give unused credit back.
             self.make_credit(1)?;
             free = self.statfs()?.blocks_unpromised();
         }
@@ -35,7 +37,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether there is room for what `range` wants that the file does not have.
+    /// Checks that there is room for what `range` needs and the file does not have.
     pub(crate) fn check_room(&self, file: impl AsFd, range: &Range<u64>) -> Result<(), Error> {
         let held = whole(|| rustix::fs::fstat(&file))?.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES;
         let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
@@ -61,12 +63,12 @@ impl Client {
         Ok(missing)
     }
 
-    /// Blocks that the file counts for: those it has, and at least as many as in the arenas.
+    /// Blocks that count for the file: those it has, and at least as many as it had in the arenas.
     pub(crate) fn mapped_blocks(&self, mapped: &MappedFile, record: &InodeRecord) -> Result<u64, Error> {
         Ok(self.mapped_record(mapped, record)?.blocks.max(record.blocks))
     }
 
-    /// Blocks it counts for beyond those when it has all of a range.
+    /// Blocks that would count in addition if the file had all of a range.
     pub(crate) fn added_to_mapped(
         &self,
         mapped: &MappedFile,

@@ -1,5 +1,6 @@
-//! What the kernel of a mount may keep: inodes, until SharedFS tells it otherwise ([`cuesta_format::kernel_notice`]), and names, for a
-//! short term ([`cuesta_format::kept_names`]). A session that loses a directory waits until the kernel keeps none of its names.
+//! What the kernel of a mount may keep. It keeps inodes until SharedFS tells it otherwise
+//! ([`cuesta_format::kernel_notice`]), and names for a short term ([`cuesta_format::kept_names`]). A session
+//! that loses a directory waits until the kernel keeps none of its names.
 
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};
@@ -11,15 +12,15 @@ use rustix::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 impl Client {
-    /// Hands SharedFS a descriptor of the mount this session serves. From then on the kernel may believe what is said of inodes
-    /// under this session's leases for as long as is answered, and no longer.
+    /// Hands SharedFS a descriptor of the mount that this session serves. From then on the kernel may rely on
+    /// what it learns of inodes under this session's leases, for the time that this call answers.
     pub fn keep_in_kernel(&self, device: OwnedFd) -> Result<Duration, Error> {
         self.check_alive()?;
         *self.kernel.mount.lock() = Some(device);
         self.with_daemon(|| self.hand_over_mount())
     }
 
-    /// The mount is gone, in order.
+    /// Tells SharedFS that the mount was removed in order.
     pub fn keep_nothing_in_kernel(&self) -> Result<(), Error> {
         self.check_alive()?;
         *self.kernel.mount.lock() = None;
@@ -29,7 +30,7 @@ impl Client {
         }
     }
 
-    /// Now.
+    /// The present moment.
     #[must_use]
     pub fn moment(&self) -> Moment {
         Moment {
@@ -38,14 +39,16 @@ impl Client {
         }
     }
 
-    /// Whether the kernel may keep a name of this directory for [`cuesta_format::kept_names::NAME_TERM`]: it is the answer to a
-    /// request that came at a `moment` when it `began`, and goes out at once.
+    /// Whether the kernel may keep a name of this directory for [`cuesta_format::kept_names::NAME_TERM`]. The
+    /// name is the answer to a request that arrived at `began`, when the session's moment was `moment`. The
+    /// door must send the answer at once.
     #[must_use]
     pub fn may_keep_name(&self, directory: InodeNumber, moment: Moment, began: Instant) -> bool {
         let session = &self.session;
         let is_left_alone =
             || !session.is_wanted(directory) && self.kernel.taken.read().is_quiet(directory, began);
-        // Who finds that it cannot be kept must not have others wait for it.
+        // The first check saves a mark: a directory whose names cannot be kept must not make other sessions
+        // wait.
         is_left_alone() && session.mark_names(directory) && is_left_alone() && {
             let generation = session.shown_generation();
             moment == Moment { generation, ..self.moment() }
@@ -66,7 +69,7 @@ impl Client {
         }
     }
 
-    /// These were taken from this session.
+    /// Notes the directories that SharedFS took from this session.
     pub(crate) fn note_taken(&self, inodes: &[InodeNumber]) {
         if self.kernel.mount.lock().is_none() {
             return;
@@ -92,8 +95,8 @@ impl Client {
         }
     }
 
-    /// The next daemon knows nothing of it yet, and must before any lease is had from it. The kernel has been told how long
-    /// it may believe things: the daemon must be of the same mind.
+    /// Hands the mount to the next daemon, before the session gets a lease from it. The kernel has been told
+    /// how long it may rely on answers, and the daemon must respect the same term.
     pub(crate) fn keep_in_kernel_again(&self) -> Result<(), Error> {
         self.hand_over_mount().map(drop)
     }

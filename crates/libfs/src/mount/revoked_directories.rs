@@ -1,34 +1,34 @@
-//! Policy: of which directories a mount's door lets the kernel keep names: not of one that was taken from its session
-//! lately. Who takes one of which names are kept waits for them to be over ([`cuesta_format::kept_names`]), and others that
-//! change a directory go on changing it.
+//! Policy: the mount's door lets the kernel keep no names of a directory that SharedFS took from its session
+//! lately. A session that takes a directory waits until kept names expire ([`cuesta_format::kept_names`]),
+//! and sessions that change a directory go on changing it.
 
 use cuesta_format::InodeNumber;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long after a directory was taken no name of it is kept.
+/// For this long after a directory was taken, the kernel keeps no name of it.
 const STRETCH: Duration = Duration::from_secs(10);
 
-/// Directories that are remembered at a time.
+/// How many directories are remembered.
 const DIRECTORIES_MAX: usize = 4096;
 
-/// Directories that were taken lately from the session of one mount.
+/// Directories that SharedFS took lately from the session of one mount.
 #[derive(Debug, Default)]
 pub(crate) struct RevokedDirectories {
     taken: BTreeMap<InodeNumber, Instant>,
-    /// When there were too many to remember: any may have been taken then.
+    /// When there were too many to remember. Any directory may have been taken then.
     others: Option<Instant>,
 }
 
 impl RevokedDirectories {
-    /// Whether a directory was not taken lately, as of `at`.
+    /// Whether the directory was not taken lately, as of `at`.
     #[must_use]
     pub(crate) fn is_quiet(&self, directory: InodeNumber, at: Instant) -> bool {
         let is_past = |taken: &Instant| at.saturating_duration_since(*taken) >= STRETCH;
         self.others.as_ref().is_none_or(is_past) && self.taken.get(&directory).is_none_or(is_past)
     }
 
-    /// A directory is taken `now`.
+    /// Notes that a directory is taken `now`.
     pub(crate) fn note(&mut self, directory: InodeNumber, now: Instant) {
         if self.taken.len() >= DIRECTORIES_MAX && !self.taken.contains_key(&directory) {
             self.taken.retain(|_, &mut taken| now.saturating_duration_since(taken) < STRETCH);
@@ -60,7 +60,7 @@ mod tests {
         assert!(!taken.is_quiet(directory(0), begin) && taken.is_quiet(directory(1), begin));
         assert!(!taken.is_quiet(directory(0), begin + STRETCH - MOMENT));
         assert!(taken.is_quiet(directory(0), begin + STRETCH));
-        // Of a request that came before it was taken, no name is kept either.
+        // A request that arrived before the directory was taken keeps no name, either.
         taken.note(directory(0), begin + 2 * STRETCH);
         assert!(!taken.is_quiet(directory(0), begin + 2 * STRETCH - MOMENT));
     }

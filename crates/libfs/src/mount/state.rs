@@ -4,7 +4,7 @@ use crate::mount::revoked_directories::RevokedDirectories;
 use crate::sync::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
 
-/// What a session has that is a mount's.
+/// The mount of a session.
 #[derive(Debug, Default)]
 pub(crate) struct KernelState {
     /// A descriptor of the mount.
@@ -12,7 +12,8 @@ pub(crate) struct KernelState {
     pub(super) taken: RwLock<RevokedDirectories>,
 }
 
-/// A moment of a session: as long as it has lost no lease since, nor given one back, what it found out still holds.
+/// A moment of a session. If the session has lost no lease since, nor given one back, what it found out at
+/// this moment still holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub(super) generation: u64,

@@ -10,14 +10,14 @@ use crate::paths::path::Base;
 use cuesta_format::InodeNumber;
 
 impl Client {
-    /// `stat` of an inode by its number, and the tenure under which that holds.
+    /// `stat` of an inode by its number, and the tenure under which the answer holds.
     pub fn stat_inode(&self, number: InodeNumber) -> Result<(Stat, Tenure), Error> {
         self.operate(|_attempt| {
             let record = self.record_at_path(&Credentials::default(), Base::Inode(number), b"", false)?;
             let tenure = match self.cache.get(number) {
                 Some(inode) => {
                     let state = inode.state.read();
-                    // Stores through mappings change a file, and nobody is told.
+                    // Stores through mappings change a file without notice.
                     let is_held = state.lease.is_some() && state.mapped().is_none();
                     if is_held { state.filled } else { next_fill() }
                 }

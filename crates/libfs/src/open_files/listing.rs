@@ -8,17 +8,17 @@ const NAME_BYTES: usize = 16;
 /// One name of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryItem<'a> {
-    /// What it names.
+    /// The inode that it names.
     pub inode: InodeNumber,
-    /// The offset at which reading goes on behind it.
+    /// The offset at which reading continues behind it.
     pub next_cookie: u64,
-    /// The kind of what it names.
+    /// The kind of the inode.
     pub kind: FileKind,
     /// The name.
     pub name: &'a [u8],
 }
 
-/// What a directory held: all names in one run of bytes.
+/// The names of a directory, all in one buffer.
 #[derive(Debug)]
 pub(crate) struct Listing {
     names: Vec<u8>,
@@ -63,7 +63,7 @@ impl Listing {
         self.items[2..].sort_unstable_by_key(|item| (item.inode, item.start));
     }
 
-    /// What the inode is called, apart from `.` and `..`.
+    /// The name of the inode in this directory, apart from `.` and `..`.
     pub(crate) fn name_of(&self, inode: InodeNumber) -> Option<&[u8]> {
         let item = self.items.iter().skip(2).find(|item| item.inode == inode)?;
         let start = item.start as usize;

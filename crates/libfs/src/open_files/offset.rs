@@ -1,5 +1,5 @@
-//! An open file's offset: moved by one call at a time, and read without waiting for that call, because in the child of
-//! a fork it may never end: the thread that made it is not there.
+//! An open file's offset. One call at a time moves it. A reader does not wait for that call: in the child of
+//! a fork it may never end, because its thread does not exist there.
 
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ pub(crate) struct Offset {
     moving: Mutex<()>,
 }
 
-/// An offset held still; what it is set to shows when it is let go.
+/// A locked offset. The new value becomes visible when the guard is dropped.
 pub(crate) struct OffsetGuard<'o> {
     value: u64,
     at: &'o AtomicU64,
@@ -19,13 +19,13 @@ pub(crate) struct OffsetGuard<'o> {
 }
 
 impl Offset {
-    /// What it is, or what it was before the call that moves it just now.
+    /// The offset, or what it was before the call that is moving it.
     #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.at.load(Ordering::Relaxed)
     }
 
-    /// Waits until no other call moves it.
+    /// Waits until no other call moves the offset.
     #[inline]
     pub(crate) fn lock(&self) -> OffsetGuard<'_> {
         let moving = self.moving.lock();

@@ -17,13 +17,13 @@ pub struct OpenFile {
     pub(crate) open: OpenHandle,
     flags: AtomicI32,
     pub(crate) offset: Offset,
-    /// What a directory held when it was last read from the start.
+    /// The names of a directory when it was last read from the start.
     pub(crate) listing: Mutex<Option<Listing>>,
-    /// Who opened it, as far as set-id bits are concerned.
+    /// The credentials that opened it, as far as a write needs them.
     pub(crate) writer: Writer,
-    /// The inode was put in mapped mode by way of this one, or found in it by a write.
+    /// The inode was put into mapped mode through this file, or a write found it there.
     pub(crate) was_mapped: AtomicBool,
-    /// Whoever opened it has left itself to cut it.
+    /// The rulesets of the process that opened it allow truncation.
     pub(crate) may_truncate: bool,
 }
 
@@ -53,7 +53,7 @@ impl OpenFile {
         self.open.inode()
     }
 
-    /// What kind of file it is.
+    /// The kind of the file.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> FileKind {
@@ -78,14 +78,14 @@ impl OpenFile {
         *self.offset.lock()
     }
 
-    /// The same without waiting for a call that moves it: for the child of a fork, to which its parent's file may
-    /// seem in use for ever.
+    /// The offset, without waiting for a call that moves it. For the child of a fork, in which such a call of
+    /// the parent never ends.
     #[must_use]
     pub fn offset_before_fork(&self) -> u64 {
         self.offset.get()
     }
 
-    /// Sets it, for a door that shares offsets between processes.
+    /// Sets the offset, for a door that shares offsets between processes.
     pub fn set_offset(&self, offset: u64) {
         *self.offset.lock() = offset;
     }
@@ -117,7 +117,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Whether more can be done with it than to name it (`O_PATH`).
+    /// Whether the file was opened for more than naming it (`O_PATH`).
     pub fn check_not_path(&self) -> Result<(), Error> {
         if self.flags() & O_PATH != 0 { Err(Error::AccessMode) } else { Ok(()) }
     }

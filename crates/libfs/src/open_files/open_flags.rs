@@ -1,17 +1,17 @@
-//! The flags a file is opened with, for every door: which there are, and which of them last.
+//! The flags of `open`, for every door: which exist, and which of them an open file keeps.
 
 use libc::{
     O_ACCMODE, O_APPEND, O_ASYNC, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOCTTY,
     O_NOFOLLOW, O_NONBLOCK, O_PATH, O_SYNC, O_TMPFILE, O_TRUNC,
 };
 
-/// What Linux adds to the flags of a file opened by a program of 64 bits.
+/// The flag that Linux adds to a file opened by a 64-bit program.
 pub const LARGE_FILE: i32 = 0o100_000;
 
 /// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
 pub const UNNAMED: i32 = O_TMPFILE & !O_DIRECTORY;
 
-/// Every flag there is.
+/// Every flag that exists.
 pub const OPEN_FLAGS: i32 = O_ACCMODE
     | O_CREAT
     | O_EXCL
@@ -30,8 +30,8 @@ pub const OPEN_FLAGS: i32 = O_ACCMODE
     | O_PATH
     | O_TMPFILE;
 
-/// Those that say how a file is opened or made, and mean nothing for one that is there.
+/// Flags that say how to open or make a file. They mean nothing for an open file.
 pub const OPENING_FLAGS: i32 = O_CREAT | O_EXCL | O_TRUNC | UNNAMED;
 
-/// Those that `fcntl(F_SETFL)` may change.
+/// Flags that `fcntl(F_SETFL)` may change.
 pub(crate) const STATUS_FLAGS: i32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME;

@@ -7,7 +7,7 @@ use cuesta_format::FileKind;
 use cuesta_format::control::OPEN_FOR_WRITING;
 use libc::{O_ACCMODE, O_PATH, O_RDWR, O_WRONLY};
 
-/// Counts an inode as open for as long as it lives.
+/// Counts an inode as open for as long as it lives, and shows the open in a slot.
 #[derive(Debug)]
 pub(crate) struct OpenHandle {
     inode: Arc<Inode>,
@@ -18,13 +18,13 @@ pub(crate) struct OpenHandle {
 }
 
 impl OpenHandle {
-    /// One more of an inode. Call under its lock, while it is reachable.
+    /// One more open of an inode. Call with the inode locked and reachable.
     pub(crate) fn new(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> OpenHandle {
         let others = inode.opens.fetch_add(1, Ordering::SeqCst);
         OpenHandle::listed(inode, kind, flags, slots, others)
     }
 
-    /// The first one of an inode that was counted as it was made.
+    /// The first open of a new inode, which its maker counted already.
     pub(crate) fn made(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> OpenHandle {
         OpenHandle::listed(inode, kind, flags, slots, 0)
     }
@@ -120,7 +120,7 @@ mod tests {
         drop(reader);
     }
 
-    /// As long as the count says that there is none, nobody looks at the slots.
+    /// As long as the count of writers is zero, no search looks at the slots.
     #[test]
     fn only_who_writes_counts_as_a_writer() {
         let slots = slots();
@@ -139,7 +139,7 @@ mod tests {
         drop((writer, made));
         assert_eq!(count(), 0);
 
-        // Of one without a slot nobody can tell which inode it writes.
+        // An open without a slot does not show which inode it writes.
         let all: Vec<OpenHandle> = (0..OPEN_SLOTS_MAX).map(|_| open(0)).collect();
         let unlisted = open(O_WRONLY);
         assert!(slots.have_writer(InodeNumber(7)) && slots.have_writer(InodeNumber(8)));

@@ -1,5 +1,5 @@
-//! Open file descriptions sent to other processes: what SharedFS keeps for who receives them, and the memory their
-//! holders share.
+//! Open file descriptions that a process sends to another: what SharedFS keeps for the receivers, and the
+//! memory that all holders share.
 
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};
@@ -8,22 +8,22 @@ use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Request, Response};
 use rustix::fd::OwnedFd;
 
-/// Sent descriptions of one session that have numbers of their own.
+/// How many sent descriptions of one session have numbers of their own.
 const NUMBERS: u64 = 1 << 28;
 
-/// A description that was sent, as SharedFS knows it.
+/// A sent description, as SharedFS knows it.
 #[derive(Debug)]
 pub struct PassedFile {
     /// The memory file of the cells.
     pub cells: OwnedFd,
-    /// Its cell there.
+    /// The description's cell in that file.
     pub cell: u32,
-    /// What its sender wrote for receivers; empty for the sender.
+    /// What the sender wrote for receivers; empty for the sender.
     pub description: Vec<u8>,
 }
 
 impl Client {
-    /// A number for a description that is about to be sent, which no other of this store has or had.
+    /// A number for a description that is about to be sent. No other description of this store has or had it.
     pub fn number_to_pass(&self) -> Result<u64, Error> {
         let number = self.next_passed.fetch_add(1, Ordering::Relaxed);
         let first = self.session.welcome.session.0.checked_mul(NUMBERS).filter(|_| number < NUMBERS);
@@ -35,7 +35,7 @@ impl Client {
         self.ask_for_passed(&Request::Pass { number, inode, description })
     }
 
-    /// What is kept of a description that was received.
+    /// What SharedFS keeps of a received description.
     pub fn passed(&self, number: u64) -> Result<PassedFile, Error> {
         self.ask_for_passed(&Request::Passed { number })
     }

@@ -1,6 +1,7 @@
-//! Offsets that processes of the store's own user share by memory, and with others by a session that does their calls: a
-//! process of another user, which inherited the file from one of them, or one whose calls come by a mount. Such a process
-//! has not that memory, where the offsets of other files are as well.
+//! Offsets that a session shares when it executes calls for other processes. Processes of the store's own
+//! user share an offset by memory. Some processes that share the file do not have that memory: a process of
+//! another user, which inherited the file, or one whose calls come by a mount. The memory also holds the
+//! offsets of other files, so they must not have it.
 
 use crate::errno::Error;
 use crate::open_files::open_file::OpenFile;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Largest memory file of offsets.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// How long the offset may be in use elsewhere.
+/// How long the offset may be in use by another process.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The offset of one file.
@@ -25,7 +26,7 @@ pub struct SharedOffset {
     place: u64,
 }
 
-/// An offset in use.
+/// A shared offset in use.
 #[derive(Debug)]
 pub struct HeldOffset<'f> {
     shared: &'f SharedOffset,
@@ -33,7 +34,7 @@ pub struct HeldOffset<'f> {
 }
 
 impl SharedOffset {
-    /// That at `place` in a memory file of the store's own user, or of root.
+    /// The offset at `place` in a memory file of the store's own user, or of root.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no room for a cell at `place`.
@@ -57,7 +58,8 @@ impl SharedOffset {
         self.memory.atomic_u64(self.place + part as u64).map_err(|_| Error::Invalid)
     }
 
-    /// Takes it, and gives it to the file, whose offset it is until it is let go of.
+    /// Locks the shared offset, and sets the file's offset to it. The guard's drop writes the file's offset
+    /// back.
     ///
     /// # Errors
     /// [`Error::Busy`] if it is in use elsewhere for long; [`Error::Unsupported`] if it has gone elsewhere.
@@ -76,7 +78,7 @@ impl SharedOffset {
         }
         let held = HeldOffset { shared: self, file };
         if self.word(CELL_MOVED)?.load(Ordering::Acquire) != 0 {
-            // It was sent to other processes since, and is elsewhere.
+            // The offset was sent to other processes since, and has moved to another cell.
             return Err(Error::Unsupported);
         }
         file.set_offset(self.word(CELL_OFFSET)?.load(Ordering::Relaxed));
@@ -105,7 +107,7 @@ impl Drop for SharedOffset {
     }
 }
 
-/// Whether there is such a process.
+/// Whether the process exists.
 fn lives(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     process.is_some_and(|process| !matches!(test_kill_process(process), Err(rustix::io::Errno::SRCH)))

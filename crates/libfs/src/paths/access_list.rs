@@ -10,12 +10,12 @@ use crate::paths::credentials::Credentials;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, ListError, is_plain, mode_of, with_mode};
 use cuesta_format::{FileKind, access_list};
 
-/// The mode something is made with.
+/// The mode that a new inode is to get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NewMode {
-    /// The bits that are asked for.
+    /// The bits that the call asks for.
     pub bits: u32,
-    /// Those the process wants nothing to be made with, unless the directory has a default list.
+    /// The umask: bits that the process denies all its new inodes, unless the directory has a default list.
     pub umask: u32,
 }
 
@@ -26,7 +26,7 @@ impl From<u32> for NewMode {
 }
 
 impl AccessListKind {
-    /// What is read of it.
+    /// The list as a program reads it.
     pub(crate) fn read(self, state: &State, set: &ExtendedSet) -> Result<Vec<u8>, Error> {
         if state.kind() == FileKind::Symlink {
             return Err(Error::Unsupported);
@@ -35,7 +35,8 @@ impl AccessListKind {
         Ok(if self == AccessListKind::Access { with_mode(list, state.record.mode) } else { list.to_vec() })
     }
 
-    /// Whether it may become `entries`, or nothing. Where nothing is to be done: no attribute.
+    /// Whether the list may become `entries`, or go (`None`). [`Error::NoAttribute`]: there is nothing to
+    /// remove.
     pub(crate) fn check_change(
         self,
         credentials: &Credentials,
@@ -68,7 +69,7 @@ pub(crate) fn error_of(error: ListError) -> Error {
 }
 
 impl State {
-    /// The list that what is made in this directory starts with; empty: none.
+    /// The list that a new inode in this directory starts with. Empty: there is none.
     #[inline]
     pub(crate) fn default_list(&self) -> Result<&[u8], Halt> {
         if !self.record.default_list {
@@ -78,7 +79,7 @@ impl State {
         Ok(set.get(DEFAULT_LIST).unwrap_or_default())
     }
 
-    /// What was just made takes over its directory's default list.
+    /// Gives a new inode its directory's default list.
     pub(crate) fn inherit_list(&mut self, list: &[u8]) {
         if list.is_empty() {
             return;
@@ -92,7 +93,7 @@ impl State {
     }
 }
 
-/// Group and mode of what is made in a directory whose default list is `list`.
+/// Group and mode of a new inode in a directory whose default list is `list`.
 pub(crate) fn inherited(
     credentials: &Credentials,
     directory: &State,

@@ -1,10 +1,10 @@
-//! What a process may do whatever the mode bits say: the capabilities of Linux that concern files.
+//! What a process may do regardless of the mode bits: the capabilities of Linux that concern files.
 
 /// A set of capabilities, as `capget` writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(u64);
 
-/// One capability that decides something here, by its number in Linux.
+/// A capability that decides something here, by its number in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
@@ -20,7 +20,7 @@ pub enum Capability {
     KeepSetId = 4,
     /// `CAP_SYS_ADMIN`: see and change `trusted.` and change `security.` attributes.
     Administer = 21,
-    /// `CAP_SYS_RESOURCE`: own more than quotas allow, and make others do.
+    /// `CAP_SYS_RESOURCE`: own more than quotas allow, and let others do so.
     PassQuotas = 24,
     /// `CAP_MKNOD`: make devices.
     MakeDevices = 27,
@@ -29,31 +29,31 @@ pub enum Capability {
 }
 
 impl Capabilities {
-    /// None.
+    /// No capability.
     pub const NONE: Capabilities = Capabilities(0);
 
-    /// All there are, as root has them.
+    /// Every capability, as root has them.
     pub const ALL: Capabilities = Capabilities(u64::MAX);
 
-    /// The set with a bit for each number.
+    /// The set that has a bit for each capability's number.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Capabilities {
         Capabilities(bits)
     }
 
-    /// A bit for each number that is in it.
+    /// A bit for each capability in the set.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Those of them that are in `other`, too.
+    /// The capabilities that are also in `other`.
     #[must_use]
     pub const fn within(self, other: Capabilities) -> Capabilities {
         Capabilities(self.0 & other.0)
     }
 
-    /// Whether `capability` is one of them.
+    /// Whether `capability` is in the set.
     #[inline]
     #[must_use]
     pub const fn has(self, capability: Capability) -> bool {

@@ -13,24 +13,24 @@ use crate::paths::path::{Base, Follow, LastName, Resolved};
 use cuesta_format::InodeNumber;
 use std::sync::Arc;
 
-/// A move or another name.
+/// A rename, or a new link.
 pub(crate) struct Refer<'a> {
-    /// The directory it is named in; `None` if nobody knows by which name the file was opened.
+    /// The directory of the old name; `None` for a file that was opened without a path.
     pub(crate) from: Option<&'a Arc<Inode>>,
-    /// What it is.
+    /// The inode that gets the new name.
     pub(crate) inode: InodeAndKind,
     /// The directory of the new name.
     pub(crate) to: &'a Arc<Inode>,
-    /// What has the new name.
+    /// The inode that has the new name already.
     pub(crate) replaced: Option<InodeAndKind>,
-    /// The old name goes.
+    /// The old name goes: it is a rename.
     pub(crate) moves: bool,
-    /// What has the new name gets the old one.
+    /// The inode at the new name gets the old name.
     pub(crate) exchanges: bool,
 }
 
 impl Client {
-    /// The directory and those above it, up to the root. Of one that was removed, as far as they are there.
+    /// The directory and its ancestors up to the root. For a removed directory, those that still exist.
     fn ancestors(&self, directory: &Arc<Inode>) -> Result<Vec<InodeNumber>, Halt> {
         let mut ancestors = vec![directory.number];
         let mut at = Arc::clone(directory);
@@ -43,7 +43,7 @@ impl Client {
             };
             drop(state);
             if ancestors.contains(&above.number) {
-                // Only a damaged directory lies in itself: nothing above it allows anything.
+                // Only a damaged directory is its own ancestor. Nothing above it allows anything.
                 break;
             }
             ancestors.push(above.number);
@@ -52,7 +52,7 @@ impl Client {
         Ok(ancestors)
     }
 
-    /// Checks that the program leaves itself `wanted` at what exists where a path led.
+    /// Checks that the program's rulesets allow `wanted` at the inode where a path led.
     pub(crate) fn check_confined(
         &self,
         credentials: &Credentials,
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::check_confined`], of a directory.
+    /// Like [`Client::check_confined`], for a directory.
     pub(crate) fn check_confined_in(
         &self,
         credentials: &Credentials,
@@ -85,7 +85,7 @@ impl Client {
         if confinement.allow(&allowed, wanted) { Ok(()) } else { Err(Error::Denied.into()) }
     }
 
-    /// Whether the program leaves itself to cut the file that a path led to.
+    /// Whether the program's rulesets allow truncating the file where a path led.
     pub(crate) fn may_truncate_confined(
         &self,
         credentials: &Credentials,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Checks that the program leaves itself to give something another name.
+    /// Checks that the program's rulesets allow the rename or link.
     pub(crate) fn check_may_refer(&self, credentials: &Credentials, refer: &Refer<'_>) -> Result<(), Halt> {
         let Some(confinement) = credentials.confinement.as_deref() else { return Ok(()) };
         let (inode, kind) = refer.inode;
@@ -126,7 +126,7 @@ impl Client {
         if is_allowed { Ok(()) } else { Err(Error::CrossDevice.into()) }
     }
 
-    /// Checks that a program confined as `credentials` say may execute what a path names.
+    /// Checks that a program, confined as `credentials` say, may execute what a path names.
     pub fn check_may_execute(
         &self,
         credentials: &Credentials,

@@ -1,24 +1,24 @@
-//! What a program has forbidden itself by Landlock (landlock(7)): each ruleset it has put into force is a layer, and every layer must
-//! allow what is asked for.
+//! The Landlock rulesets (landlock(7)) by which a program confines itself. Each ruleset in force is a layer,
+//! and every layer must allow what the program asks for.
 //!
-//! A layer allows a right at an inode if a rule about the inode, or about a directory that the way to it leads through, has it. The kernel
-//! cannot see the ways within the store, so they are walked here; rules about directories above the store hold for all of it.
+//! A layer allows a right at an inode if a rule about the inode, or about one of its ancestors, has the
+//! right. Rules about directories above the store hold for all of it.
 //!
-//! The order of checks is the kernel's: behind the lookup, and before the mode bits of the directory where a name is made or removed.
+//! [`crate::paths::confined`] finds the ancestors and checks calls.
 
 use cuesta_format::{FileKind, InodeNumber};
 use libc::{O_ACCMODE, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 use std::ops::{BitAnd, BitOr, Not};
 
-/// Rights as Landlock's system calls write them.
+/// Rights, in the bits of Landlock's system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights(pub u64);
 
 impl Rights {
-    /// None.
+    /// No right.
     pub const NONE: Rights = Rights(0);
 
-    /// All there are or will be.
+    /// Every right there is or will be.
     pub const ALL: Rights = Rights(u64::MAX);
 
     /// To execute a file.
@@ -33,10 +33,10 @@ impl Rights {
     /// To list a directory.
     pub const READ_DIRECTORY: Rights = Rights(1 << 3);
 
-    /// To remove a directory from one.
+    /// To remove a directory from a directory.
     pub const REMOVE_DIRECTORY: Rights = Rights(1 << 4);
 
-    /// To remove anything else from one.
+    /// To remove anything else from a directory.
     pub const REMOVE_FILE: Rights = Rights(1 << 5);
 
     /// To link or rename from one directory to another.
@@ -45,7 +45,7 @@ impl Rights {
     /// To cut a file.
     pub const TRUNCATE: Rights = Rights(1 << 14);
 
-    /// Those that a rule about a file may have.
+    /// Rights that a rule about a file may have.
     pub const OF_FILES: Rights = Rights(0b111 | 1 << 14 | 1 << 15);
 
     /// To make an inode of this kind.
@@ -62,7 +62,7 @@ impl Rights {
         })
     }
 
-    /// To remove one of this kind.
+    /// To remove an inode of this kind.
     #[must_use]
     pub const fn to_remove(kind: FileKind) -> Rights {
         match kind {
@@ -71,7 +71,7 @@ impl Rights {
         }
     }
 
-    /// To open one of this kind with these flags.
+    /// To open an inode of this kind with these flags.
     #[must_use]
     pub const fn to_open(kind: FileKind, flags: i32) -> Rights {
         if flags & O_PATH != 0 {
@@ -134,7 +134,8 @@ impl Layer {
         self.rules.iter().filter(|rule| rule.0 == inode).fold(Rights::NONE, |all, rule| all | rule.1)
     }
 
-    /// Moving to another directory is forbidden by every layer that does not speak of it, too.
+    /// The rights that this layer forbids. A layer that does not handle moving to another directory forbids
+    /// it, too.
     fn forbids(&self, allowed: Rights) -> Rights {
         (self.handled | Rights::REFER) & !allowed
     }
@@ -147,11 +148,12 @@ pub struct Confinement {
     pub layers: Vec<Layer>,
 }
 
-/// What each layer allows at a place.
+/// What each layer allows at an inode.
 type Allowed = Vec<Rights>;
 
 impl Confinement {
-    /// What the layers allow at a place, beginning with the inodes of `way`, from the lowest up.
+    /// What each layer allows at an inode. `ancestors` begins with the inode itself or its directory, and
+    /// goes up.
     pub(super) fn allowed(&self, ancestors: &[InodeNumber]) -> Allowed {
         let along =
             |layer: &Layer| ancestors.iter().fold(layer.above, |all, &inode| all | layer.about(inode));
@@ -163,7 +165,8 @@ impl Confinement {
         layers.all(|(layer, &allowed)| layer.forbids(allowed) & wanted == Rights::NONE)
     }
 
-    /// Whether an inode of this kind, about which there may be rules itself, would be allowed more at `to` than at `from`.
+    /// Whether an inode of this kind would be allowed more at `to` than at `from`. Rules about the inode
+    /// itself count in both places.
     pub(super) fn gains(&self, inode: InodeNumber, kind: FileKind, from: &[Rights], to: &[Rights]) -> bool {
         let counting = if kind == FileKind::Directory { Rights::ALL } else { Rights::OF_FILES };
         self.layers.iter().zip(from.iter().zip(to)).any(|(layer, (&from, &to))| {
@@ -173,7 +176,7 @@ impl Confinement {
     }
 }
 
-/// A name that is made or replaced, and what it names.
+/// An inode that gets a name or is replaced, and its kind.
 pub(super) type InodeAndKind = (InodeNumber, FileKind);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who asks, and what the mode bits allow them.
+//! Credentials: whom a call acts for, and what the mode bits allow them.
 
 use crate::errno::Error;
 use crate::paths::capabilities::{Capabilities, Capability};
@@ -7,7 +7,7 @@ use cuesta_format::{FileKind, InodeRecord};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a thread acts under: its fsuid, fsgid, supplementary groups and effective capabilities.
+/// The credentials of a thread: its fsuid, fsgid, supplementary groups and effective capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User.
@@ -16,11 +16,11 @@ pub struct Credentials {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// What they may whatever the mode bits say.
+    /// The effective capabilities, which hold regardless of the mode bits.
     pub capabilities: Capabilities,
-    /// What they have forbidden themselves.
+    /// The Landlock rulesets by which the process confines itself.
     pub confinement: Option<Arc<Confinement>>,
-    /// SharedFS takes the process for the same: its calls may be sent there.
+    /// SharedFS sees the same credentials for the process, so its calls may be sent there.
     pub is_plain: bool,
 }
 
@@ -33,21 +33,21 @@ pub(crate) const WRITE: u32 = 2;
 /// Bit of a right: to execute, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
 
-/// What decides, of who writes a file, about its set-id bits.
+/// What decides which set-id bits a write takes away, and who pays for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writer {
     keeps_set_id: bool,
-    /// Quotas do not hold them.
+    /// Quotas of users and groups do not hold for the writer.
     pub(crate) passes_quotas: bool,
     gid: u32,
-    /// The file's group when it was opened, if it was one of theirs. Of a group it is given later only their first
-    /// is known to be theirs.
+    /// The file's group at open, if the writer was in it. If the file gets another group later, only the
+    /// writer's first group is known.
     group: Option<u32>,
 }
 
 impl Writer {
-    /// The set-id bits that go when this one writes the file. Without the group's execute bit the set-gid
-    /// bit asks for mandatory locks: whoever might set it keeps it.
+    /// The set-id bits that a write by this writer clears. Without the group's execute bit, the set-gid bit
+    /// asks for mandatory locks: a writer that may set it keeps it.
     #[inline]
     pub(crate) fn takes(self, record: &InodeRecord) -> u32 {
         let mode = record.mode;
@@ -61,14 +61,14 @@ impl Writer {
 }
 
 impl Credentials {
-    /// Those of a user: root has every capability, others have none.
+    /// The credentials of a user: root has every capability, other users have none.
     #[must_use]
     pub const fn of_user(uid: u32, gid: u32, groups: Vec<u32>) -> Credentials {
         let capabilities = if uid == 0 { Capabilities::ALL } else { Capabilities::NONE };
         Credentials { uid, gid, groups, capabilities, confinement: None, is_plain: false }
     }
 
-    /// As a writer of the inode.
+    /// The credentials as those of a writer of the inode.
     #[must_use]
     pub fn writer(&self, record: &InodeRecord) -> Writer {
         let group = self.is_in_group(record.gid).then_some(record.gid);
@@ -76,32 +76,32 @@ impl Credentials {
         Writer { keeps_set_id: self.may(Capability::KeepSetId), passes_quotas, gid: self.gid, group }
     }
 
-    /// Whether they have the capability.
+    /// Whether the credentials include the capability.
     #[inline]
     #[must_use]
     pub fn may(&self, capability: Capability) -> bool {
         self.capabilities.has(capability)
     }
 
-    /// Whether the group is one of theirs.
+    /// Whether the group is one of the credentials' groups.
     #[must_use]
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether they own the inode, or may act as if.
+    /// Whether the credentials own the inode, or may act as its owner.
     #[must_use]
     pub fn owns(&self, record: &InodeRecord) -> bool {
         self.uid == record.uid || self.may(Capability::ActAsOwner)
     }
 
-    /// Whether a set-gid bit they put on, or leave on, a file of this group stands.
+    /// Whether a set-gid bit stays when these credentials set it, or leave it, on a file of this group.
     pub(crate) fn keeps_set_gid(&self, gid: u32) -> bool {
         self.is_in_group(gid) || self.may(Capability::KeepSetId)
     }
 
-    /// Checks the mode bits for `rights` (bits of `R_OK`, `W_OK`, `X_OK`), and what passes them. Whether there is an access
-    /// list is for [`crate::cache::inode::State::check`] to say.
+    /// Checks the mode bits, and the capabilities that override them, for `rights` (bits of `R_OK`, `W_OK`,
+    /// `X_OK`). Access lists are checked in [`crate::paths::permissions`].
     #[inline]
     pub(crate) fn check_mode(&self, record: &InodeRecord, rights: u32) -> Result<(), Error> {
         let allowed = if self.uid == record.uid {
@@ -114,7 +114,7 @@ impl Credentials {
         if rights & !allowed & 7 == 0 || self.overrides(record, rights) { Ok(()) } else { Err(Error::Denied) }
     }
 
-    /// Whether capabilities give what the mode bits do not.
+    /// Whether capabilities give the rights that the mode bits do not.
     pub(crate) fn overrides(&self, record: &InodeRecord, rights: u32) -> bool {
         let is_directory = record.kind() == FileKind::Directory;
         let to_execute = rights & EXECUTE != 0;
@@ -124,7 +124,8 @@ impl Credentials {
                 && self.may(Capability::OverrideAccess)
     }
 
-    /// Checks that a name may be taken out of `directory`, which may be written: a sticky one lets only owners.
+    /// Checks that a name may be removed from `directory`, which the caller may write. A sticky directory
+    /// allows that only to owners.
     pub(crate) fn check_sticky(&self, directory: &InodeRecord, inode: &InodeRecord) -> Result<(), Error> {
         let sticky = directory.mode & libc::S_ISVTX != 0;
         if sticky && !self.owns(inode) && !self.owns(directory) {
@@ -133,7 +134,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Group and mode of an inode made in `directory` (set-gid directories hand down their group).
+    /// Group and mode of a new inode in `directory`. A set-gid directory hands its group down.
     pub(crate) fn inherit(&self, directory: &InodeRecord, kind: FileKind, mode: u32) -> (u32, u32) {
         if directory.mode & libc::S_ISGID == 0 {
             return (self.gid, mode);

@@ -1,7 +1,8 @@
-//! Where a directory is: the names that lead to it from the root, as they are now.
+//! The path of a directory: the names that lead to it from the root, as they are now.
 //!
-//! A directory knows the one above it, not its own name there: that is looked for among all names. Whoever asks
-//! often has a guess, from when the directory was entered; if it still leads there, nothing is searched.
+//! A directory knows its parent, but not its own name there, so the parent's names must be searched. A caller
+//! that asks often has a guess, from when it entered the directory. If the guess still leads there, nothing
+//! is searched.
 
 use crate::cache::inode::Inode;
 use crate::client::client::Client;
@@ -13,8 +14,8 @@ use crate::sync::Arc;
 use cuesta_format::{FileKind, InodeNumber};
 
 impl Client {
-    /// The path of an open directory, with a slash before each name; empty for the root. It leads there without
-    /// symbolic links, whoever may follow it.
+    /// The path of an open directory, with a slash before each name; empty for the root. The path has no
+    /// symbolic links. It is found regardless of permissions.
     pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
         let anybody = Credentials::of_user(0, 0, Vec::new());
         self.operate(|_attempt| {
@@ -53,7 +54,7 @@ impl Client {
             }
             let above = self.directory_above(&state)?;
             drop(state);
-            // One that was moved meanwhile is looked for again.
+            // If the directory was moved meanwhile, the next attempt searches again.
             let listing = self.list(&above, libc::O_NOATIME)?;
             let name = listing.name_of(here.number).ok_or(Halt::Again)?;
             path.splice(0..0, [b"/", name].concat());

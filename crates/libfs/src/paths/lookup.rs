@@ -11,7 +11,7 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, InodeNumber, NAME_BYTES_MAX};
 
 impl Client {
-    /// What a name in a directory stands for. Within an attempt.
+    /// What a name in a directory stands for. Call within an attempt.
     #[inline]
     pub(crate) fn look_up(
         &self,
@@ -40,9 +40,9 @@ impl Client {
         }
     }
 
-    /// Asks SharedFS for a name. The directory's lock is held over the question, so that the answer cannot be
-    /// overtaken by a change of our own; the inode is entered in the cache under it, too, so that whoever takes
-    /// the name away meanwhile meets the same inode.
+    /// Asks SharedFS for a name. The directory stays locked over the question, so that no change by this
+    /// session overtakes the answer. The inode enters the cache under the same lock, so that a thread that
+    /// removes the name meets the same inode.
     fn fetch_name(&self, directory: &Inode, name: &[u8]) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
         let mut state = directory.state.write();
         let retired = self.session.retired();

@@ -14,12 +14,12 @@ pub enum Base<'a> {
     Root,
     /// An open directory.
     Directory(&'a OpenFile),
-    /// An inode that the door knows by its number, of which it has seen that it exists: what the empty path names is it
+    /// An inode that the door knows by its number and has seen to exist. The empty path names the inode
     /// itself, whatever its kind.
     Inode(InodeNumber),
 }
 
-/// Whose attributes change.
+/// The file that a call is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// What a path names.
@@ -35,7 +35,7 @@ pub enum Target<'a> {
     File(&'a OpenFile),
 }
 
-/// What gets one more name.
+/// The file that gets one more name.
 #[derive(Clone, Copy, Debug)]
 pub enum LinkSource<'a> {
     /// What a path names.
@@ -51,15 +51,15 @@ pub enum LinkSource<'a> {
     File(&'a OpenFile),
 }
 
-/// Whether a symbolic link that is the last name is followed.
+/// Whether a walk follows a symbolic link that is the last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     Always,
-    /// Only if a slash stands behind it.
+    /// Only if a slash follows it.
     BeforeSlash,
     Never,
-    /// The name is to be made if it does not exist, and what is made is no directory: a slash behind it is refused
-    /// before it is looked up, here and at the end of every link that is followed.
+    /// The call makes the name if it does not exist, and not as a directory. So a slash behind the name is
+    /// refused before the lookup, here and at the end of every followed link.
     ToMake {
         links: bool,
     },
@@ -76,18 +76,18 @@ impl Follow {
     }
 }
 
-/// What a path may lead through, as `openat2` restricts it.
+/// The restrictions that `openat2` puts on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Resolve {
-    /// No symbolic link is followed.
+    /// The walk follows no symbolic link.
     pub no_symlinks: bool,
-    /// Nothing above the directory the path starts in.
+    /// The walk does not leave the directory in which the path starts.
     pub beneath: bool,
-    /// The directory the path starts in is the root of everything.
+    /// The directory in which the path starts is the root.
     pub in_root: bool,
 }
 
-/// A name a directory can hold.
+/// A name that a directory can hold.
 #[derive(Clone)]
 pub(crate) struct Name {
     length: u8,
@@ -115,7 +115,7 @@ impl Deref for Name {
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 pub(crate) enum LastName {
     Name(Name),
-    /// No directory can hold it. An error of its own only once the rest of the call was looked at.
+    /// The name is too long for any directory. This becomes an error only after the other checks of the call.
     TooLong,
     Dot,
     DotDot,
@@ -123,17 +123,17 @@ pub(crate) enum LastName {
 
 /// What a path leads to.
 pub(crate) struct Resolved {
-    /// The directory the last name is looked up in.
+    /// The directory in which the last name is looked up.
     pub(crate) parent: Arc<Inode>,
     pub(crate) last: LastName,
-    /// What it names, if that exists.
+    /// The inode that it names, if the name exists.
     pub(crate) inode: Option<(Arc<Inode>, FileKind)>,
-    /// A slash stands behind the last name.
+    /// A slash follows the last name.
     pub(crate) slash: bool,
 }
 
 impl Resolved {
-    /// What exists there; a slash behind it asks for a directory.
+    /// The inode that exists there. A slash behind the name asks for a directory.
     pub(crate) fn existing(self) -> Result<(Arc<Inode>, FileKind), Error> {
         let slash = self.slash;
         let (inode, kind) = self.inode.ok_or(Error::NotFound)?;
@@ -144,7 +144,7 @@ impl Resolved {
     }
 }
 
-/// The first name of a path, and what stands behind it from the slash on.
+/// The first name of a path, and the rest from the slash on.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let start = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
     let path = &path[start..];

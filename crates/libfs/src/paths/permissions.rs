@@ -1,7 +1,7 @@
-//! Whether somebody may do something to an inode: by its mode bits, and by its access list if it has one.
+//! Permission checks on an inode: its mode bits, and its access control list if it has one.
 //!
-//! The record says whether there is a list, so that a file without one pays nothing; the list itself is one of the
-//! extended attributes, which must be known then.
+//! The record says whether there is a list, so a file without one costs nothing. The list itself is one of
+//! the extended attributes, which the session must have fetched.
 
 use crate::cache::inode::State;
 use crate::client::halt::Halt;
@@ -10,17 +10,17 @@ use crate::paths::credentials::{Credentials, Writer};
 use cuesta_format::access_list::{ACCESS_LIST, Whom, entries};
 use cuesta_format::{FileKind, InodeRecord};
 
-/// Mode bits of the group; of a file with an access list, those of its mask.
+/// Mode bits of the group. On a file with an access control list they are the mask.
 const GROUP_BITS: u32 = 0o070;
 
-/// Rights a program file gives whoever runs it.
+/// The attribute by which a program file gives capabilities to the process that runs it.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 impl State {
     /// Whether `credentials` have `rights` (bits of `R_OK`, `W_OK`, `X_OK`).
     #[inline]
     pub(crate) fn check(&self, credentials: &Credentials, rights: u32) -> Result<(), Halt> {
-        // Where the mask leaves nothing Linux looks at the mode alone.
+        // If the mask is empty, Linux looks at the mode alone.
         if self.record.access_list
             && self.record.mode & GROUP_BITS != 0
             && credentials.uid != self.record.uid
@@ -41,7 +41,7 @@ impl State {
         Err(Error::Denied.into())
     }
 
-    /// Whether a write of `writer` takes something away that gives whoever runs the file rights.
+    /// Whether a write by `writer` takes away a privilege of the file: a set-id bit or capabilities.
     #[inline]
     pub(crate) fn loses_rights(&self, writer: Writer) -> bool {
         writer.takes(&self.record) != 0 || self.may_hold_capability()
@@ -54,8 +54,9 @@ impl State {
     }
 }
 
-/// Whether the list gives whoever does not own the inode these rights: the first entry that names the user decides; of
-/// those that name one of the groups, any that gives all; and the others' only if none of these named anybody.
+/// Whether the list gives these rights to credentials that do not own the inode. The first entry that names
+/// the user decides. Of the entries that name one of the groups, any one that gives all rights suffices. The
+/// entry for others counts only if no entry named the user or a group.
 fn gives(list: &[u8], credentials: &Credentials, record: &InodeRecord, rights: u32) -> bool {
     let mask = record.mode >> 3;
     let mut in_group = false;
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn the_list_decides_in_its_order_and_within_the_mask() {
         use Whom::*;
-        // The entries of owner, mask and others are the mode's.
+        // The entries of owner, mask and others are those of the mode.
         let list = [
             (Owner, 0),
             (User(11), 6),

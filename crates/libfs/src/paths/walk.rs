@@ -11,11 +11,11 @@ use crate::paths::path::{Base, Follow, LastName, Name, Resolve, Resolved, Target
 use crate::sync::Arc;
 use cuesta_format::{FileKind, InodeNumber, NAME_BYTES_MAX};
 
-/// Symbolic links followed on one path.
+/// Symbolic links that one path may follow.
 const LINKS_FOLLOWED_MAX: u32 = 40;
 
 impl Client {
-    /// Where a path starts.
+    /// The inode where a path starts.
     pub(crate) fn start(&self, base: Base<'_>) -> Result<Arc<Inode>, Error> {
         self.note_path();
         match base {
@@ -26,7 +26,7 @@ impl Client {
         }
     }
 
-    /// What an inode's number leads to.
+    /// The result of a walk along the empty path from an inode's number.
     fn found_by_number(&self, number: InodeNumber) -> Result<Resolved, Halt> {
         let inode = self.cache.get_or_insert(number);
         let kind = self.reading(&inode)?.kind();
@@ -38,8 +38,8 @@ impl Client {
         })
     }
 
-    /// Follows `path` to its last name. Within an attempt. How long a path may be its giver knows: what links make of it
-    /// may be longer.
+    /// Follows `path` to its last name. Call within an attempt. The caller has checked the length of the
+    /// path; following links may make it longer.
     pub(crate) fn walk(
         &self,
         credentials: &Credentials,
@@ -47,12 +47,12 @@ impl Client {
         path: &[u8],
         follow: Follow,
     ) -> Result<Resolved, Halt> {
-        // Who only looks shows here that it does something (`operations`).
+        // A call that only looks is counted, too (`operations`).
         self.session.count(0, 0);
         self.walk_within(credentials, base, path, follow, Resolve::default())
     }
 
-    /// [`Client::walk`] through what `resolve` leaves.
+    /// Like [`Client::walk`], within the restrictions of `resolve`.
     pub(crate) fn walk_within(
         &self,
         credentials: &Credentials,
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// The directory above; above the store's root lies what is not ours.
+    /// The directory above. Above the store's root, the path leaves the store.
     fn parent_of(
         &self,
         credentials: &Credentials,
@@ -159,8 +159,9 @@ impl Client {
         Ok(self.directory_above(&state)?)
     }
 
-    /// The directory above the one whose state is held. While a directory has a name the one above exists; above a
-    /// removed one there may be nothing, and SharedFS is not asked while it may not know that yet.
+    /// The parent of the directory whose state is locked. As long as a directory has a name, its parent
+    /// exists. The parent of a removed directory may be gone. While SharedFS may not know that yet, it is not
+    /// asked.
     pub(crate) fn directory_above(&self, state: &State) -> Result<Arc<Inode>, Error> {
         match state.record.parent {
             InodeNumber::NONE => Err(Error::NotFound),
@@ -171,7 +172,7 @@ impl Client {
         }
     }
 
-    /// [`Client::walk`] along the second path of a call.
+    /// Like [`Client::walk`], for the second path of a call.
     pub(crate) fn walk_second(
         &self,
         credentials: &Credentials,
@@ -193,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Whether names may be looked up in what a path led to.
+    /// Checks that the caller may look names up in the inode where a path led.
     fn check_search(&self, credentials: &Credentials, directory: &Inode) -> Result<(), Halt> {
         let state = self.reading(directory)?;
         if state.directory().is_none() {
@@ -202,7 +203,7 @@ impl Client {
         state.check(credentials, EXECUTE)
     }
 
-    /// What a path names. Within an attempt.
+    /// The inode that a path names. Call within an attempt.
     pub(crate) fn find(
         &self,
         credentials: &Credentials,
@@ -214,7 +215,7 @@ impl Client {
         Ok(self.walk(credentials, base, path, follow)?.existing()?)
     }
 
-    /// The inode a call is about. Within an attempt.
+    /// The inode that a call is about. Call within an attempt.
     pub(crate) fn target(&self, credentials: &Credentials, target: Target<'_>) -> Result<Arc<Inode>, Halt> {
         match target {
             Target::File(file) => {

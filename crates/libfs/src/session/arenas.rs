@@ -6,13 +6,14 @@ use cuesta_media::Mapping;
 use cuesta_media::emulate::Emulated;
 use std::sync::{Arc, OnceLock};
 
-/// Arenas of one chunk of the table; chunks are made as arenas in them are first read.
+/// Arenas of one chunk of the table. A chunk is allocated when one of its arenas is first mapped.
 const CHUNK_ARENAS: usize = 256;
 
 /// Arenas that lie side by side in the table.
 type Chunk = Box<[OnceLock<Mapping>]>;
 
-/// The first block of a range whose checksum is wrong: it is damaged, or being written, or somebody else's by now.
+/// The first block of a range whose checksum is wrong. The block is damaged, or SharedFS is writing it, or it
+/// belongs to another file by now.
 pub(crate) fn doubtful(
     mapping: &Mapping,
     geometry: &Geometry,

@@ -1,5 +1,5 @@
-//! The control pages, seen from the client: the notice page it reads, the client page it writes, and the page that
-//! says whether the daemon it belongs to is still the store's.
+//! The control pages, mapped by the client: the notice page, which it reads, and the client page, which it
+//! writes. Also the page that says whether the session's daemon is still the store's.
 
 use cuesta_format::Medium;
 use cuesta_format::control::{
@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What SharedFS tells this session.
+/// The notice page: what SharedFS tells this session.
 #[derive(Debug)]
 pub(crate) struct NoticeMapping(Mapping);
 
@@ -19,20 +19,20 @@ impl NoticeMapping {
         Ok(NoticeMapping(map(file, Protection::ReadOnly)?))
     }
 
-    /// Goes on with another page.
+    /// Maps another page in place of this one.
     pub(crate) fn replace(&self, file: &OwnedFd) -> Result<(), MediaError> {
         self.0.replace(file)
     }
 
     #[inline]
     pub(crate) fn page(&self) -> &NoticePage {
-        // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned, lives as long as
-        // `self`, and the type is made of atomics only, which other processes may store to; we never do.
+        // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned, and lives as long
+        // as `self`. The type consists of atomics only. Other processes may store to it; we never do.
         unsafe { &*self.0.as_ptr().cast::<NoticePage>() }
     }
 }
 
-/// Which daemon the store has.
+/// The number of the store's daemon, and of the session's.
 #[derive(Debug)]
 pub(crate) struct Incarnation {
     page: Mapping,
@@ -40,7 +40,7 @@ pub(crate) struct Incarnation {
 }
 
 impl Incarnation {
-    /// `number` is the daemon's this session attached to.
+    /// `number` is that of the daemon that this session attached to.
     pub(crate) fn map(file: &OwnedFd, number: u64) -> Result<Incarnation, MediaError> {
         Ok(Incarnation { page: map(file, Protection::ReadOnly)?, number: AtomicU64::new(number) })
     }
@@ -48,21 +48,21 @@ impl Incarnation {
     /// Whether no other daemon has begun to recover the logs of this one's sessions.
     #[inline]
     pub(crate) fn stands(&self) -> bool {
-        // The page is a file of the store: whoever may write that can cut it, and a plain load would be a SIGBUS then. The copy is one
-        // load of eight bytes.
+        // The page is a file of the store. A process that may write the file can cut it, and a plain load
+        // would then raise SIGBUS. The copy is one load of eight bytes.
         let mut word = [0; size_of::<u64>()];
         let is_there = self.page.read(0, &mut word).is_ok();
         fence(Ordering::Acquire);
         is_there && u64::from_ne_bytes(word) == self.number.load(Ordering::Relaxed)
     }
 
-    /// The session goes on with the daemon of this number.
+    /// The session belongs to the daemon of this number from now on.
     pub(crate) fn go_on(&self, number: u64) {
         self.number.store(number, Ordering::SeqCst);
     }
 }
 
-/// What this session tells SharedFS.
+/// The client page: what this session tells SharedFS.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientMapping(Arc<Mapping>);
 
@@ -85,8 +85,8 @@ impl ClientMapping {
         unsafe { &*self.0.as_ptr().cast::<ClientPage>() }
     }
 
-    /// Goes on with another page, with everything this one says. Nothing is opened meanwhile; what is closed while the
-    /// words are copied is closed there, too.
+    /// Maps another page in place of this one, and copies everything to it. Nothing may be opened meanwhile.
+    /// What another thread closes while the words are copied is closed in the new page, too.
     pub(crate) fn replace(&self, file: &OwnedFd) -> Result<(), MediaError> {
         let last = self.0.again()?;
         let next =
@@ -102,7 +102,7 @@ impl ClientMapping {
             copied.push(word);
         }
         self.0.replace(file)?;
-        // Now nobody changes the last page any more.
+        // From here on no thread changes the old page.
         for (offset, copied) in (0..).step_by(size_of::<u64>()).zip(copied) {
             if let (Ok(from), Ok(to)) = (last.atomic_u64(offset), next.atomic_u64(offset)) {
                 let change = from.load(Ordering::SeqCst).wrapping_sub(copied);

@@ -7,41 +7,41 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use cuesta_format::BLOCK_BYTES;
 use cuesta_format::wire::{Response, Welcome};
 
-/// Blocks asked for at least; each time after that twice as many.
+/// The fewest blocks that one request asks for. Each request asks for twice as many as the last.
 const BLOCKS_LEAST: u64 = 4096;
 
-/// Part of the tier one question asks for at most, unless that is less than the least.
+/// One request asks for at most this part of the tier, or for the least if that is more.
 const TIER_PART: u64 = 32;
 
-/// Inode numbers asked for at first; each time after that twice as many.
+/// The inode numbers that the first request asks for. Each request asks for twice as many as the last.
 pub(super) const NUMBERS_LEAST: u64 = 4096;
 
-/// Inode numbers asked for at most: SharedFS sets room aside for what is made with them.
+/// The most inode numbers that one request asks for: SharedFS reserves room for the inodes.
 const NUMBERS_MOST: u64 = 16 << 10;
 
-/// What was used, and what is asked for next.
+/// What the session has used, and what it asks for next.
 #[derive(Debug)]
 pub(crate) struct Credit {
     pub(super) debited: AtomicU64,
-    /// Blocks asked for next.
+    /// Blocks that the next request asks for.
     pub(super) blocks: AtomicU64,
-    /// No blocks are asked for ahead before so many were debited: SharedFS had none.
+    /// The session asks for no blocks ahead before it has debited this many: SharedFS had none left.
     pub(super) again: AtomicU64,
     pub(super) wants_blocks: AtomicBool,
     pub(super) wants_numbers: AtomicBool,
     pub(super) numbers: Mutex<Numbers>,
 }
 
-/// Inode numbers not given yet.
+/// Granted inode numbers that the session has not used.
 #[derive(Debug)]
 pub(super) struct Numbers {
     pub(super) next: u64,
     pub(super) end: u64,
-    /// Those that come after.
+    /// The range that follows this one.
     pub(super) range_after: Option<(u64, u64)>,
-    /// How many are asked for next.
+    /// How many numbers the next request asks for.
     pub(super) step: u64,
-    /// How often all were void.
+    /// How often a new daemon voided all numbers.
     pub(super) restarts: u64,
 }
 
@@ -64,7 +64,8 @@ impl Credit {
         }
     }
 
-    /// Goes on with what another daemon gave: nothing of the last one's counts, nor was anything debited from this one's.
+    /// Starts over with the grant of another daemon. The grants of the last daemon are void, and nothing was
+    /// debited from this one's.
     pub(crate) fn restart(&self, welcome: &Welcome) {
         let fresh = Credit::new(welcome);
         self.debited.store(0, Ordering::Release);
@@ -74,7 +75,7 @@ impl Credit {
         *numbers = Numbers { restarts: numbers.restarts + 1, ..fresh.numbers.into_inner() };
     }
 
-    /// Takes the answer about blocks.
+    /// Takes the answer to a request for blocks.
     pub(crate) fn deliver_blocks(&self, answer: &Result<Response, Error>, tier_bytes: u64) {
         let step = self.blocks.load(Ordering::Relaxed);
         if matches!(answer, Ok(Response::Done)) {
@@ -86,8 +87,9 @@ impl Credit {
         }
     }
 
-    /// Takes the answer about inode numbers; `false` if it gives none. One that was asked for when there had been
-    /// `restarts` is a daemon's that is gone, if there were more: those numbers are another's by now.
+    /// Takes the answer to a request for inode numbers; `false` if it grants none. If there were more
+    /// restarts since the request (`restarts`), the answer is that of a daemon that is gone. The next daemon
+    /// may have granted the same numbers to others, so they are dropped.
     pub(crate) fn deliver_numbers(&self, answer: &Result<Response, Error>, restarts: Option<u64>) -> bool {
         let &Ok(Response::InodeNumbers { first, count: count @ 1.. }) = answer else { return false };
         let mut numbers = self.numbers.lock();
@@ -134,8 +136,8 @@ mod tests {
         }
     }
 
-    /// A thread may have the answer of a daemon in its hands while another meets the next one: to that the numbers are
-    /// nobody's, and a log with one of them is given up.
+    /// One thread may hold an old daemon's answer while another thread meets the next daemon. That daemon has
+    /// granted these numbers to no session, and gives up a log that uses one.
     #[test]
     fn numbers_of_a_daemon_that_is_gone_are_not_used() {
         let credit = Credit::new(&welcome(100));

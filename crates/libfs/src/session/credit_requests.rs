@@ -32,7 +32,7 @@ impl Session {
         false
     }
 
-    /// Takes back a debit whose entry was not appended, or was voided.
+    /// Gives a debit back whose entry was not appended, or was voided.
     #[inline]
     pub(crate) fn give_back_debit(&self, blocks: u64) {
         if blocks > 0 {
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// A fresh inode number, if one is at hand.
+    /// A fresh inode number, if the session has one left.
     #[inline]
     pub(crate) fn take_number(&self) -> Option<InodeNumber> {
         let mut numbers = self.credit.numbers.lock();
@@ -54,13 +54,13 @@ impl Session {
         Some(InodeNumber(numbers.next - 1))
     }
 
-    /// Whether more is to be asked for ahead.
+    /// Whether it is time to ask for more ahead.
     #[inline]
     pub(crate) fn wants_more(&self) -> bool {
         self.credit.wants_blocks.load(Ordering::Relaxed) || self.credit.wants_numbers.load(Ordering::Relaxed)
     }
 
-    /// Asks ahead, without waiting.
+    /// Asks for more ahead, without waiting.
     pub(crate) fn ask_ahead(&self) {
         if self.requests.is_outstanding() {
             return;
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Blocks that may be debited without asking.
+    /// Blocks that the session may debit without asking.
     pub(crate) fn credit_left(&self) -> u64 {
         self.credit_limit().saturating_sub(self.credit.debited.load(Ordering::Acquire))
     }

@@ -9,11 +9,11 @@ use cuesta_media::wait;
 use cuesta_media::wait::Waited;
 use std::time::Duration;
 
-/// Part of the entries that may lie undigested after which the next kick is due.
+/// The next kick is due when this part of the allowed undigested entries has come since the last.
 const KICK_PART: u64 = 4;
 
 impl Session {
-    /// Tells SharedFS that there is something to digest, when an entry that ends at `end` makes that news.
+    /// Kicks SharedFS, if the entry that ends at `end` gives it something new to digest.
     #[inline]
     pub(crate) fn appended(&self, end: LogPosition) {
         let kicked = self.kicked.load(Ordering::Relaxed);
@@ -30,7 +30,7 @@ impl Session {
                 .is_ok()
         {
             self.entries_kicked.store(entries, Ordering::Relaxed);
-            // Either this finds that SharedFS looks no more, or its last look finds what was appended.
+            // Either this load finds that SharedFS no longer polls, or SharedFS's last poll finds the entry.
             fence(Ordering::SeqCst);
             if is_long || !self.is_log_polled() {
                 self.raise_kick();
@@ -38,13 +38,13 @@ impl Session {
         }
     }
 
-    /// Wakes SharedFS. That it is gone shows elsewhere.
+    /// Wakes SharedFS. If it is gone, other calls notice.
     pub(crate) fn raise_kick(&self) {
         let _ = wait::raise(&*self.kick.read());
     }
 
-    /// Sleeps until `digested` moves past `seen`. If it does not for long, SharedFS is asked for a digest: it had not
-    /// heard the kick, or is gone, and either shows then.
+    /// Sleeps until `digested` moves past `seen`. If it does not move for long, the session asks for a
+    /// digest. Then it shows whether SharedFS missed the kick or is gone.
     pub(crate) fn wait_digest(&self, seen: LogPosition) -> Result<(), Error> {
         let page = self.notice.page();
         self.client_page.page().waiters.fetch_add(1, Ordering::SeqCst);
@@ -68,13 +68,13 @@ impl Session {
         Ok(())
     }
 
-    /// Who waits for a digest asks for one after `look`.
+    /// Sets how long a wait for a digest sleeps before it asks for one.
     pub(crate) fn look_for_digest_after(&self, look: Duration) {
         let nanoseconds = u64::try_from(look.as_nanos()).unwrap_or(u64::MAX);
         self.digest_look.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Waits for a digest so far, and how many of them nobody ended.
+    /// How many waits for a digest there were, and how many of them timed out.
     pub(crate) fn digest_waits(&self) -> (u64, u64) {
         (self.waits.load(Ordering::Relaxed), self.waits_timed_out.load(Ordering::Relaxed))
     }

@@ -1,6 +1,6 @@
-//! Requests SharedFS: one request, one response, descriptors beside it.
+//! The link to SharedFS: one request, one response, and descriptors beside it.
 //!
-//! The socket is used by its raw system calls: libc's wrappers are intercepted in the processes this runs in.
+//! It uses raw system calls on the socket, because the preload door intercepts libc's wrappers.
 
 use crate::errno::Error;
 use cuesta_format::wire;
@@ -17,11 +17,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// Bytes asked of the socket before it is known how many there are: most answers are shorter, and a short program
-/// pays for each page it touches.
+/// Bytes that the first receive asks for, before the length of the answer is known. Most answers are shorter,
+/// and a short program pays for each page that it touches.
 const RECEIVE_BYTES: usize = 4 << 10;
 
-/// How long an answer may take before SharedFS is told, and what ends the telling: each time it is four times as long.
+/// How long the link waits for an answer before it tells SharedFS, and the longest such wait. Each wait is
+/// four times as long as the last.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
@@ -29,13 +30,13 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// The connection to SharedFS failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Nobody listens, or the connection broke.
+    /// No daemon listens, or the connection broke.
     #[error("no connection to the daemon: {0}")]
     Gone(String),
-    /// There is a socket, and no way to it.
+    /// A socket exists, but the process cannot reach it.
     #[error("cannot connect to the daemon: {0}")]
     Barred(Errno),
-    /// What came is not a message.
+    /// The bytes that arrived are no message.
     #[error("the daemon's answer cannot be read: {0}")]
     Garbled(String),
     /// The daemon is of another version.
@@ -58,18 +59,19 @@ impl From<wire::WireError> for LinkError {
     }
 }
 
-/// A way to ask SharedFS.
+/// A connection on which a session asks SharedFS.
 pub trait Link: Send {
-    /// Sends `request` and waits for the answer; descriptors that come with it are pushed, in order.
+    /// Sends `request` and waits for the answer. It pushes the descriptors that come with the answer, in
+    /// order.
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError>;
 
-    /// [`Link::call`] with a descriptor that goes along.
+    /// Like [`Link::call`], and hands a descriptor over with the request.
     fn call_handing(&mut self, _request: &Request, _handed: BorrowedFd<'_>) -> Result<Response, LinkError> {
         Err(LinkError::Gone("no descriptor can go this way".into()))
     }
 
-    /// Sends `request`, whose answer is collected before anything else is sent. `false`: this link cannot, and has
-    /// sent nothing.
+    /// Sends `request` without waiting. The caller collects the answer before it sends anything else.
+    /// `false`: this link cannot post, and has sent nothing.
     fn post(&mut self, _request: &Request) -> Result<bool, LinkError> {
         Ok(false)
     }
@@ -79,18 +81,18 @@ pub trait Link: Send {
         None
     }
 
-    /// Goes on with a copy of that descriptor, and answers the old one.
+    /// Replaces that descriptor by a copy, and answers the old one.
     fn replace_descriptor(&mut self, copy: OwnedFd) -> OwnedFd {
         copy
     }
 
-    /// Connects anew, to the daemon there is now, in the place of a connection that broke. What was posted is
-    /// forgotten. Nothing changes if nobody listens. `false`: this link cannot.
+    /// Connects again, to the present daemon, after the connection broke. It forgets what was posted. If no
+    /// daemon listens, nothing changes. `false`: this link cannot connect again.
     fn reconnect(&mut self) -> Result<bool, LinkError> {
         Ok(false)
     }
 
-    /// The answer to what was posted; `None`: it is not there yet, and was not to be waited for.
+    /// The answer to what was posted. `None`: it has not arrived, and the caller did not want to wait.
     fn collect(&mut self, _wait: bool) -> Result<Option<Response>, LinkError> {
         Ok(None)
     }
@@ -123,7 +125,7 @@ impl SocketLink {
         Ok(wire::encode(&Question { processor, request }, &mut self.frame)?)
     }
 
-    /// Sends what was encoded, from a byte on.
+    /// Sends the encoded bytes from `start` on.
     fn send_from(&self, start: usize) -> Result<(), LinkError> {
         let mut rest = self.frame.get(start..).unwrap_or_default();
         while !rest.is_empty() {
@@ -136,10 +138,11 @@ impl SocketLink {
         Ok(())
     }
 
-    /// Waits until something comes. Who waits in `recvmsg` is also woken when the other end has read what was sent.
+    /// Waits until an answer arrives. (A thread that waits in `recvmsg` also wakes when the other end has
+    /// read the request.)
     ///
-    /// SharedFS answers on the processor it was asked on. Should a thread of another kind keep that one for itself, it
-    /// is told so, by a connection of its own.
+    /// SharedFS answers on the processor on which it was asked. If another thread keeps that processor to
+    /// itself, SharedFS cannot answer there. A second connection then tells it so.
     fn wait(&self) -> Result<(), LinkError> {
         let mut patience = PATIENCE;
         loop {
@@ -148,7 +151,7 @@ impl SocketLink {
             match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit) {
                 Ok(0) => {
                     patience *= 4;
-                    // If that fails there is nobody to be told.
+                    // If this fails, no daemon can be told.
                     let _ = SocketLink::connect(&self.path, self.descriptor_floor)
                         .and_then(|mut other| other.send(&Request::Unheard, false));
                 }
@@ -159,7 +162,8 @@ impl SocketLink {
         }
     }
 
-    /// Receives a whole frame into `self.frame`. `false`: nothing came yet, and was not to be waited for.
+    /// Receives a whole frame into `self.frame`. `false`: nothing has arrived, and the caller did not want to
+    /// wait.
     fn receive(&mut self, descriptors: &mut Vec<OwnedFd>, wait: bool) -> Result<bool, LinkError> {
         self.frame.clear();
         let mut wanted = 4;
@@ -226,12 +230,12 @@ impl Link for SocketLink {
 
     fn reconnect(&mut self) -> Result<bool, LinkError> {
         let socket = connect(&self.path).map_err(|error| match error {
-            // What is open goes on as soon as the process has some left.
+            // The open connection works again as soon as the process has descriptors left.
             LinkError::Barred(errno @ (Errno::MFILE | Errno::NFILE)) => errno.into(),
             error => error,
         })?;
         let socket = lift(socket, self.descriptor_floor);
-        // Its number stays, by which others know it.
+        // The number of the descriptor stays the same, because the door knows it.
         rustix::io::dup3(&socket, &mut self.socket, DupFlags::CLOEXEC)?;
         Ok(true)
     }
@@ -288,7 +292,8 @@ fn receive_some(
     }
 }
 
-/// Moves a descriptor out of the application's way; where its limit leaves no room above, it stays in the way.
+/// Moves a descriptor to `floor` or above. If the process's limit leaves no room there, the descriptor stays
+/// where it is.
 fn lift(file: OwnedFd, floor: i32) -> OwnedFd {
     if floor == 0 {
         return file;

@@ -8,8 +8,8 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_media::Protection;
 
 impl Session {
-    /// Whether the log should get more segments: more than a quarter of what there is was used. Early, because a
-    /// log that was once fully grown never has to wait for a segment again.
+    /// Whether the log should get more segments: the session has used more than a quarter of them. It asks
+    /// early, because a fully grown log never waits for a segment again.
     #[inline]
     pub(crate) fn wants_to_grow(&self) -> bool {
         let slots = self.slots.load(Ordering::Relaxed);
@@ -19,7 +19,7 @@ impl Session {
             && admitted >= self.grow_again.load(Ordering::Relaxed)
     }
 
-    /// Doubles the log ahead of need, unless another thread is at it.
+    /// Doubles the log ahead of need, unless another thread does.
     pub(crate) fn grow_ahead(&self) -> Result<(), Error> {
         if self.growing.is_locked() || self.grow_towards(LogPosition(0))? {
             return Ok(());
@@ -56,7 +56,7 @@ impl Session {
             Err(Error::NoSpace) => Vec::new(),
             Err(error) => return Err(error),
         };
-        // Fewer arrive where the program has no descriptors left. The next question gets them once more.
+        // Fewer segments arrive if the process has no descriptors left. The next request gets the rest.
         let added = offsets.len();
         if added > (geometry.ring_slots - have) as usize || segments.len() > added {
             return Err(Error::Daemon("more log segments than were asked for".into()));
@@ -68,11 +68,12 @@ impl Session {
         let window = self.appender.ring().window();
         for (slot, (segment, &offset)) in (have..).zip(segments.iter().zip(&offsets)) {
             let at = u64::from(slot) * bytes;
-            // A short program touches little of its first segment: it pays as it goes.
+            // The first segment is not prefaulted: a short program touches little of it.
             window.map(segment, offset, bytes, at, Protection::ReadWrite, slot > 0)?;
             if slot < geometry.overlap_slots() {
                 let behind = geometry.ring_bytes() + at;
-                // Only entries that cross the ring's end touch it here: too few to make every start pay for it.
+                // Only entries that cross the ring's end touch this copy. They are too few to prefault it at
+                // every start.
                 window.map(segment, offset, bytes, behind, Protection::ReadWrite, false)?;
             }
             self.slots.store(slot + 1, Ordering::Release);

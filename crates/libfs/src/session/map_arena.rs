@@ -7,7 +7,7 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_media::{Mapping, Protection};
 
 impl Session {
-    /// Maps an arena; called without any inode's lock.
+    /// Maps an arena. Call without any inode's lock.
     pub(crate) fn map_arena(&self, arena: ArenaId) -> Result<(), Error> {
         let arenas = &self.arenas;
         let place = arenas

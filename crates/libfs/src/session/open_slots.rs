@@ -1,29 +1,31 @@
 //! Which inodes are open, counted here and shown to SharedFS.
 //!
-//! An inode that loses its last name stays while anybody has it open. This session's own opens it counts itself: an
-//! unlink looks at the count. What other sessions' unlinks must know lies in the slots behind the client page
-//! ([`cuesta_format::control`]): opening and closing takes no message, and SharedFS looks at the slots when it digests
-//! the end of an inode's last name. It fenced this session before anybody could end that name; so an open that
-//! SharedFS did not see finds the generation moved behind it, and is made again.
+//! An inode that loses its last name stays while any process has it open. This session counts its own opens,
+//! and its unlink looks at the count. Other sessions' unlinks need the slots behind the client page
+//! ([`cuesta_format::control`]). Opening and closing takes no message: SharedFS reads the slots when it
+//! digests the removal of an inode's last name. Before another session could remove that name, SharedFS had
+//! fenced this session. So an open that SharedFS did not see finds that the generation has moved, and is
+//! tried again.
 
 use crate::session::control::ClientMapping;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use cuesta_format::InodeNumber;
 use cuesta_format::control::{OPEN_FOR_WRITING, OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
 
-/// Slots tried before more of them are used.
+/// Slots that an open tries before the session uses more of them.
 const TRIES: usize = 16;
 
-/// No slot was free.
+/// The open found no free slot.
 const UNLISTED: usize = usize::MAX;
 
 /// The session's slots.
 #[derive(Debug)]
 pub(crate) struct OpenSlots {
     pub(crate) client_page: ClientMapping,
-    /// They are the parent's of this process, which uses them on.
+    /// This process is a child of fork, and the slots belong to its parent.
     abandoned: AtomicBool,
-    /// How many opens for writing this process has there or is about to: mostly none, and no slot is looked at.
+    /// How many opens for writing this process has or is about to have. Mostly there are none, and a search
+    /// of the slots is saved.
     pub(crate) writers: AtomicUsize,
 }
 
@@ -32,12 +34,12 @@ impl OpenSlots {
         OpenSlots { client_page, abandoned: AtomicBool::new(false), writers: AtomicUsize::new(0) }
     }
 
-    /// From now on nothing is changed in them.
+    /// From now on this process changes no slot.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// From now on nothing says that this session writes; answers what did.
+    /// Hides from SharedFS that this session writes. Answers the slots that said so.
     pub(crate) fn hide_writers(&self) -> Vec<(usize, u64)> {
         let used = self.client_page.page().open_slots.load(Ordering::Relaxed) as usize;
         let writer = |index| {
@@ -48,14 +50,14 @@ impl OpenSlots {
         (0..used.min(OPEN_SLOTS_MAX)).filter_map(writer).collect()
     }
 
-    /// It goes on after all; what other threads closed meanwhile stays closed.
+    /// Shows the writers again. A file that another thread closed meanwhile stays closed.
     pub(crate) fn show_writers(&self, writers: &[(usize, u64)]) {
         for &(index, said) in writers {
             self.replace(index, said & !OPEN_FOR_WRITING, said);
         }
     }
 
-    /// Whether they say that this session writes the inode, or cannot say.
+    /// Whether a slot says that this session writes the inode, or opens without a slot make it uncertain.
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
         let page = self.client_page.page();
         if self.writers.load(Ordering::SeqCst) == 0 {
@@ -74,7 +76,7 @@ impl OpenSlots {
         slot.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Puts what says that an inode is open into a free slot. `seed` tells opens of one inode apart.
+    /// Puts the word `said`, an open of an inode, into a free slot. `seed` spreads opens of one inode.
     #[inline]
     pub(crate) fn take(&self, said: u64, seed: u32) -> usize {
         let key = (said ^ u64::from(seed) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -113,7 +115,7 @@ impl OpenSlots {
         UNLISTED
     }
 
-    /// Ordered before the look at the generation that follows.
+    /// This store is ordered before the look at the generation that follows.
     #[inline]
     fn put(&self, index: usize, said: u64) -> bool {
         let Some(slot) = self.client_page.open_slot(index) else { return false };
@@ -121,7 +123,7 @@ impl OpenSlots {
             && slot.compare_exchange(0, said, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Everything the session did to the inode is in its log by now.
+    /// The log holds everything that the session did to the inode by now.
     #[inline]
     pub(crate) fn release(&self, index: usize) {
         if self.abandoned.load(Ordering::Acquire) {

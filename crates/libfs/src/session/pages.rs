@@ -8,10 +8,10 @@ use cuesta_format::{InodeNumber, LogPosition, kept_names};
 use cuesta_media::clock;
 use std::time::Duration;
 
-/// So many lock files more are worth a kick.
+/// After this many requests for lock files the session kicks SharedFS.
 const LOCK_FILES_PER_KICK: u64 = 256;
 
-/// How far a session has come with what operations wait for.
+/// How far the session is with what operations wait for. Two values differ if a wait brought progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaitProgress {
     digested: LogPosition,
@@ -44,13 +44,13 @@ impl Session {
         }
     }
 
-    /// Differs from limits of users to limits; 0: nobody has any.
+    /// A number that changes with every limit that is set or lifted. 0: the store has no limits.
     #[inline]
     pub(crate) fn limits_shown(&self) -> u64 {
         self.notice.page().quotas.load(Ordering::Acquire)
     }
 
-    /// Blocks that may be debited in all.
+    /// Blocks that the session may debit in all.
     #[inline]
     pub(crate) fn credit_limit(&self) -> u64 {
         self.notice.page().credit_limit.load(Ordering::Acquire)
@@ -65,29 +65,31 @@ impl Session {
         undigested >= page.entries_max.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody is about to take the directory, or one beside it.
+    /// Whether another session is about to take the directory, or one in the same set.
     pub(crate) fn is_wanted(&self, directory: InodeNumber) -> bool {
         self.notice.page().wanted[set_of(directory)].load(Ordering::SeqCst) != 0
     }
 
-    /// Marks a directory as one of which a mount's kernel is to keep a name, if there is room for that.
+    /// Marks a directory, so that a mount's kernel may keep a name of it. `false`: there was no room for the
+    /// mark.
     pub(crate) fn mark_names(&self, directory: InodeNumber) -> bool {
         kept_names::mark(&self.client_page.page().kept_names[set_of(directory)], directory, clock::ticks())
     }
 
-    /// How long a mount's kernel may still keep names of it.
+    /// How long a mount's kernel may still keep names of the directory.
     pub(crate) fn names_left(&self, directory: InodeNumber) -> Option<Duration> {
         let set = &self.client_page.page().kept_names[set_of(directory)];
         let marks = set.each_ref().map(|mark| mark.load(Ordering::SeqCst));
         kept_names::left(marks, directory, clock::ticks())
     }
 
-    /// Whether SharedFS looks at the log without a kick: somebody waits for an inode that this session has, or will soon.
+    /// Whether SharedFS polls the log without a kick: another session waits for an inode of this one, or soon
+    /// will.
     pub(crate) fn is_log_polled(&self) -> bool {
         self.notice.page().attended.load(Ordering::SeqCst) != 0
     }
 
-    /// A lock file was asked for.
+    /// Counts a request for a lock file.
     pub(crate) fn note_lock_file(&self) {
         let before = self.client_page.page().lock_files.fetch_add(1, Ordering::Relaxed);
         if before % LOCK_FILES_PER_KICK == LOCK_FILES_PER_KICK - 1 {
@@ -95,7 +97,7 @@ impl Session {
         }
     }
 
-    /// What is there now.
+    /// The present progress.
     pub(crate) fn wait_progress(&self) -> WaitProgress {
         WaitProgress {
             digested: self.digested(),

@@ -8,7 +8,7 @@ use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{InodeNumber, InodeRecord};
 use hashbrown::HashMap;
 
-/// By who is charged.
+/// The rooms of this session, by payer.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     rooms: Mutex<HashMap<Payer, Room>>,
@@ -16,30 +16,30 @@ pub(crate) struct Quotas {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Under which limits it was given.
+    /// Stands for the limits under which SharedFS gave the room.
     shown: u64,
     left: Amounts,
 }
 
-/// Those who are charged for one thing.
+/// The user, group and directory that pay for one thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payers([Option<Payer>; 3]);
 
 impl Payers {
-    /// For what belongs to an inode. Quotas of users and groups do not hold who `passes` them; those of directories hold
-    /// everybody.
+    /// The payers of what belongs to an inode. A process that `passes` quotas does not charge users and
+    /// groups; a directory's quota holds for all.
     pub(crate) fn of(record: &InodeRecord, passes: bool) -> Payers {
         let InodeRecord { uid, gid, tree, .. } = *record;
         let tree = (tree != InodeNumber::NONE).then_some(Payer::Tree(tree));
         Payers([(!passes).then_some(Payer::User(uid)), (!passes).then_some(Payer::Group(gid)), tree])
     }
 
-    /// For what an inode's new owner and new group get with it.
+    /// The payers of an inode that gets a new owner or group.
     pub(crate) fn new_owners(uid: Option<u32>, gid: Option<u32>) -> Payers {
         Payers([uid.map(Payer::User), gid.map(Payer::Group), None])
     }
 
-    /// Whether nobody is charged.
+    /// Whether there is no payer.
     pub(crate) fn is_empty(self) -> bool {
         self.iter().next().is_none()
     }
@@ -50,12 +50,12 @@ impl Payers {
 }
 
 impl Quotas {
-    /// All room is void.
+    /// Voids all rooms.
     pub(crate) fn forget(&self) {
         self.rooms.lock().clear();
     }
 
-    /// The room of one payer is void.
+    /// Voids the room of one payer.
     pub(crate) fn forget_payer(&self, payer: Payer) {
         self.rooms.lock().remove(&payer);
     }
@@ -78,7 +78,7 @@ impl Quotas {
         payers.iter().find(|payer| !has_room(payer))
     }
 
-    /// Takes it of everybody's room, or says whose is too little.
+    /// Takes the amounts from the room of each payer, or answers the payer that has too little.
     pub(crate) fn take(&self, shown: u64, payers: Payers, needed: Amounts) -> Result<(), Payer> {
         let mut rooms = self.rooms.lock();
         if let Some(lacking) = Quotas::lacking(&rooms, shown, payers, needed) {
@@ -92,7 +92,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Whether it is known that none of them has a limit.
+    /// Whether the session knows that none of the payers has a limit.
     pub(crate) fn are_endless(&self, shown: u64, payers: Payers) -> bool {
         let rooms = self.rooms.lock();
         let is_endless = |payer| {

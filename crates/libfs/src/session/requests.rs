@@ -1,7 +1,8 @@
-//! Requests SharedFS: questions that are waited for, and one at a time that is not.
+//! Requests to SharedFS: those that a thread waits for, and one at a time that no thread waits for.
 //!
-//! SharedFS answers while it digests, on a processor that is busy: whoever waits for that waits milliseconds. So what
-//! will be needed soon is asked for ahead (*posted*), and its answer is taken by whoever comes by later.
+//! SharedFS answers while it digests, on a busy processor, so an answer can take milliseconds. The session
+//! therefore asks ahead for what it will need soon: it *posts* the request. The next thread that comes by
+//! takes the answer.
 
 use crate::errno::Error;
 use crate::session::link::Link;
@@ -9,28 +10,28 @@ use crate::sync::{AtomicU32, Mutex, Ordering};
 use cuesta_format::wire::{Request, Response};
 use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// Looks for an answer are made at every such turn, and at the first few.
+/// A poll looks for the answer if its number is a power of two or a multiple of this.
 const POLL_EVERY: u32 = 64;
 
-/// What was asked for ahead.
+/// What a posted request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// Blocks to debit.
     Credit,
     /// Inode numbers.
     Numbers,
-    /// Where digests placed what.
+    /// Where digests placed content.
     Report,
-    /// Leases on what a walk comes to next.
+    /// Leases on the inodes that a walk comes to next.
     Ahead,
 }
 
-/// The way to SharedFS.
+/// The link to SharedFS, and the posted request.
 pub(crate) struct Requests {
     line: Mutex<Line>,
-    /// Whether an answer is outstanding, to look at without the lock.
+    /// Whether an answer is outstanding, readable without the lock.
     outstanding: AtomicU32,
-    /// Looks since the question.
+    /// Polls since the request was posted.
     polls: AtomicU32,
 }
 
@@ -39,9 +40,9 @@ struct Line {
     posted: Option<Subject>,
 }
 
-/// Who takes the answer to a question posted earlier.
+/// Takes the answer to a posted request.
 pub(crate) trait Deliver {
-    /// Called with the line held: it must not ask.
+    /// Called with the link locked, so it must not ask SharedFS.
     fn deliver(&self, subject: Subject, answer: Result<Response, Error>);
 }
 
@@ -51,17 +52,17 @@ impl Requests {
         Requests { line: Mutex::new(line), outstanding: AtomicU32::new(0), polls: AtomicU32::new(0) }
     }
 
-    /// The descriptor of the way, by its number.
+    /// The number of the link's descriptor.
     pub(crate) fn descriptor(&self) -> Option<i32> {
         self.line.lock().link.descriptor().map(|descriptor| descriptor.as_raw_fd())
     }
 
-    /// Goes on with a copy of that descriptor, and answers the old one.
+    /// Replaces that descriptor by a copy, and answers the old one.
     pub(crate) fn replace_descriptor(&self, copy: OwnedFd) -> OwnedFd {
         self.line.lock().link.replace_descriptor(copy)
     }
 
-    /// Asks and waits for the answer; one that is outstanding comes first.
+    /// Asks, and waits for the answer. It collects an outstanding answer first.
     pub(crate) fn call(
         &self,
         request: &Request,
@@ -85,8 +86,8 @@ impl Requests {
         refusals_as_errors(line.link.call_handing(request, handed)?)
     }
 
-    /// Connects anew and asks, as the first question there. An answer that was outstanding never comes. Nothing changes
-    /// if nobody listens. `None`: there is no other daemon on this way.
+    /// Connects again, and asks as the first question on the new connection. An outstanding answer never
+    /// arrives. If no daemon listens, nothing changes. `None`: this link cannot connect again.
     pub(crate) fn reconnect(
         &self,
         request: &Request,
@@ -104,8 +105,9 @@ impl Requests {
         refusals_as_errors(line.link.call(request, descriptors)?).map(Some)
     }
 
-    /// Asks what another's answer may have told by the time it is our turn, or one that is outstanding: `known` is looked
-    /// at then. `take` gets the answer before anybody else asks; what is asked for ahead `then` is sent in the same breath.
+    /// Asks, unless another thread's answer or the outstanding one brings the same first: `known` is checked
+    /// before the request is sent. `take` gets the answer before another thread can ask. The request that
+    /// `then` makes is posted under the same lock.
     pub(crate) fn call_unless<R>(
         &self,
         known: impl Fn() -> Option<R>,
@@ -132,7 +134,7 @@ impl Requests {
         Ok(found)
     }
 
-    /// Asks without waiting. `false`: not now, an answer is outstanding or somebody is asking.
+    /// Posts a request. `false`: an answer is outstanding, or another thread is asking.
     pub(crate) fn post(&self, subject: Subject, request: &Request, to: &impl Deliver) -> bool {
         let Some(mut line) = self.line.try_lock().filter(|line| line.posted.is_none()) else {
             return false;
@@ -156,7 +158,7 @@ impl Requests {
         }
     }
 
-    /// Says what nobody waits to be answered: the last word.
+    /// Sends the session's last message, without waiting for an answer.
     pub(crate) fn send_last(&self, request: &Request) {
         let mut line = self.line.lock();
         if let Ok(false) = line.link.post(request) {
@@ -169,7 +171,7 @@ impl Requests {
         self.outstanding.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes the outstanding answer if it is there; most times it does not even look.
+    /// Takes the outstanding answer if it has arrived. Most calls do not even look.
     #[inline]
     pub(crate) fn poll(&self, to: &impl Deliver) {
         let count = self.polls.load(Ordering::Relaxed).wrapping_add(1);
@@ -181,7 +183,7 @@ impl Requests {
         }
     }
 
-    /// Takes the outstanding answer, if there is to be one, as soon as it comes.
+    /// Waits for the outstanding answer, if there is one, and takes it.
     pub(crate) fn await_posted(&self, to: &impl Deliver) {
         self.collect(&mut self.line.lock(), true, to);
     }

@@ -25,17 +25,17 @@ use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::DupFlags;
 use std::time::Duration;
 
-/// How long a wait for a digest sleeps before it takes its kick for lost, or the daemon for gone. Every digest wakes
-/// it: in order, only one that is slow lets it sleep so long.
+/// How long a wait for a digest sleeps before it assumes that the kick was lost or the daemon is gone. Every
+/// digest wakes it, so only a slow digest lets it sleep this long.
 const DIGEST_LOOK: Duration = Duration::from_millis(250);
 
-/// No report was asked for ahead.
+/// The session has not asked for a report ahead.
 const REPORT_NONE: u32 = 0;
 
-/// One was, and is not here.
+/// It has asked for a report, which has not arrived.
 const REPORT_ASKED: u32 = 1;
 
-/// It is here.
+/// The report has arrived.
 const REPORT_HERE: u32 = 2;
 
 /// The session.
@@ -43,34 +43,34 @@ pub(crate) struct Session {
     pub(crate) welcome: Welcome,
     pub(crate) appender: Appender,
     pub(crate) arenas: Arenas,
-    /// What is cached is true under this lease generation.
+    /// Cached state is true under this lease generation.
     pub(crate) generation: AtomicU64,
-    /// What the client page says of the same name.
+    /// The same as `retired` in the client page.
     pub(crate) retired: AtomicU64,
-    /// How often leases were given back.
+    /// How often the session gave leases back.
     pub(crate) given_back: AtomicU64,
     pub(crate) requests: Requests,
     pub(crate) credit: Credit,
     pub(crate) quotas: Quotas,
-    /// What was granted ahead.
+    /// Leases granted ahead that no operation has used yet.
     pub(crate) parcel_store: ParcelStore,
-    /// The last report that nobody looked at yet.
+    /// The report that arrived last, until an operation takes it.
     report: Mutex<Option<Report>>,
-    /// `REPORT_NONE`, `REPORT_ASKED` or `REPORT_HERE`, to look at without a lock.
+    /// `REPORT_NONE`, `REPORT_ASKED` or `REPORT_HERE`, readable without the lock.
     report_state: AtomicU32,
     pub(super) notice: NoticeMapping,
     pub(super) client_page: ClientMapping,
     pub(crate) open_slots: Arc<OpenSlots>,
-    /// The folder of lock files, by which processes keep the inodes they have descriptors of.
+    /// The folder of lock files, by which processes keep the inodes that they have descriptors of.
     pub(crate) references: RwLock<OwnedFd>,
     incarnation: Incarnation,
-    /// SharedFS was asked where the log's marks go, and answered.
+    /// SharedFS has answered where the log's marks go.
     has_asked_for_marks: Mutex<bool>,
     pub(super) kick: RwLock<OwnedFd>,
     pub(super) kicked: AtomicU64,
     pub(super) slots: AtomicU32,
     pub(super) growing: Mutex<()>,
-    /// The log is not asked to grow before this much was admitted: SharedFS had no segments.
+    /// The session does not ask for segments before the log has admitted this much: SharedFS had none left.
     pub(super) grow_again: AtomicU64,
     pub(super) entries_kicked: AtomicU64,
     /// In nanoseconds.
@@ -80,7 +80,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The log has no segment before the first entry: who only reads needs none.
+    /// Attaches. The log gets no segment before the first entry, because a session that only reads needs
+    /// none.
     pub(crate) fn attach(
         mut link: Box<dyn Link>,
         program: &str,
@@ -151,13 +152,14 @@ impl Session {
         Ok(session)
     }
 
-    /// The descriptors the session keeps open, by their numbers.
+    /// The numbers of the descriptors that the session keeps open.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = i32> {
         let kept = [&self.kick, &self.references].map(|kept| kept.read().as_raw_fd());
         self.requests.descriptor().into_iter().chain(kept)
     }
 
-    /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is none of ours.
+    /// Replaces the descriptor `number` by `copy`, and answers the old one. If the number is not the
+    /// session's, it answers `copy`.
     pub(crate) fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
         for kept in [&self.kick, &self.references] {
             let mut kept = kept.write();
@@ -171,8 +173,8 @@ impl Session {
         }
     }
 
-    /// Goes on with another daemon, which has taken the session up. No operation is in flight; what the log holds behind
-    /// its new start is void.
+    /// Continues with another daemon, which has taken the session up. No operation is in flight. What the log
+    /// holds behind its new start is void.
     pub(crate) fn go_on(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
         let [notice, client_page, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
             .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
@@ -182,19 +184,20 @@ impl Session {
         persist::announce(welcome.medium, welcome.persistence_domain);
         self.client_page.replace(&client_page)?;
         self.notice.replace(&notice)?;
-        // Its number stays, by which others know it.
+        // The number of the descriptor stays the same, because the door knows it.
         rustix::io::dup3(&kick, &mut self.kick.write(), DupFlags::CLOEXEC)
             .map_err(|errno| Error::Daemon(format!("cannot put a descriptor in its place: {errno}")))?;
         self.credit.restart(welcome);
-        // The file may be another one now.
+        // The new daemon's file may be another one.
         self.appender.keep_marks(None);
         *self.has_asked_for_marks.lock() = false;
         self.incarnation.go_on(welcome.incarnation);
         Ok(())
     }
 
-    /// Finds out where the log says how far it is acknowledged, before the first time that it does (medium `block`). Without that, a loss
-    /// of what nothing stands behind in the log is taken for the work of a crash.
+    /// Asks where the log records how far it is acknowledged, before it first does so (medium `block`).
+    /// Without the record, recovery would take the loss of an unmarked last part of the log for the work of a
+    /// crash.
     pub(crate) fn find_marks(&self) {
         let mut has_asked = self.has_asked_for_marks.lock();
         if *has_asked {
@@ -206,14 +209,15 @@ impl Session {
                 let marks = descriptors.pop().and_then(|file| Marks::new(file, slot).ok());
                 self.appender.keep_marks(marks);
             }
-            // The next daemon is asked again.
+            // Ask the next daemon again.
             Err(Error::Disconnected) => return,
             _ => {}
         }
         *has_asked = true;
     }
 
-    /// Vouches for everything that the client page calls completed.
+    /// Tells SharedFS the generation of the log. This vouches for everything that the client page calls
+    /// completed.
     fn tell_log_generation(&self, log_generation: LogGeneration) {
         self.client_page.page().log_generation.store(log_generation.0, Ordering::Release);
     }
@@ -226,17 +230,17 @@ impl Session {
         &self.welcome.geometry
     }
 
-    /// Asks SharedFS; a refusal is an error.
+    /// Asks SharedFS. A refusal is an error.
     pub(crate) fn call(&self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Error> {
         self.requests.call(request, descriptors, self)
     }
 
-    /// Asks SharedFS something that needs no descriptors.
+    /// Asks SharedFS for something that needs no descriptors.
     pub(crate) fn ask(&self, request: &Request) -> Result<Response, Error> {
         self.call(request, &mut Vec::new())
     }
 
-    /// Asks for a report ahead, unless one is on its way.
+    /// Posts a request for a report, unless one is on its way.
     pub(crate) fn post_report(&self, from: LogPosition, skip: u64) {
         self.report_state.store(REPORT_ASKED, Ordering::Relaxed);
         if !self.requests.post(Subject::Report, &Request::Report { from, skip }, self) {
@@ -244,14 +248,14 @@ impl Session {
         }
     }
 
-    /// The report that was asked for ahead, if it came.
+    /// The report that the session asked for ahead, if it has arrived.
     pub(crate) fn take_report(&self) -> Option<Report> {
         let report = self.report.lock().take()?;
         self.report_state.store(REPORT_NONE, Ordering::Relaxed);
         Some(report)
     }
 
-    /// Whether a report is here that was asked for ahead; `None`: none was asked for.
+    /// Whether the report has arrived. `None`: the session has not asked for one.
     #[inline]
     pub(crate) fn has_report(&self) -> Option<bool> {
         match self.report_state.load(Ordering::Relaxed) {
@@ -260,20 +264,21 @@ impl Session {
         }
     }
 
-    /// Whether the daemon this session attached to is still the store's.
+    /// Whether the daemon that this session attached to is still the store's.
     #[inline]
     pub(crate) fn stands(&self) -> bool {
         self.incarnation.stands()
     }
 
-    /// Whether the daemon says that it is the store's still: then the page that counts daemons was damaged, and is set right.
+    /// Asks the daemon whether it is still the store's. If so, the page that counts daemons was damaged, and
+    /// the daemon repairs it.
     #[cold]
     pub(crate) fn stands_as_asked(&self) -> bool {
         matches!(self.ask(&Request::Stands), Ok(Response::Done)) && self.stands()
     }
 
-    /// The lease generation SharedFS shows now; one no lease was ever held under if another daemon took over,
-    /// for whom this session's log ended where it found it.
+    /// The lease generation that SharedFS shows now. If another daemon took over, it is a generation under
+    /// which no lease was ever held, because that daemon accepted only what it found in the log.
     #[inline]
     pub(crate) fn shown_generation(&self) -> u64 {
         if self.stands() { self.notice.page().generation.load(Ordering::SeqCst) } else { u64::MAX }
@@ -288,25 +293,25 @@ impl Session {
         LogPosition(self.retired.load(Ordering::Acquire))
     }
 
-    /// Says that nothing below `position` is read any more, and uses the space.
+    /// Publishes that no reader needs the log below `position`, and reuses the space.
     pub(crate) fn set_retired(&self, position: LogPosition) {
         self.retired.store(position.0, Ordering::Release);
         self.client_page.page().retired.store(position.0, Ordering::SeqCst);
         self.appender.set_limit(self.slots.load(Ordering::Acquire), position);
     }
 
-    /// SharedFS gave this session up, or goes away.
+    /// Whether SharedFS gave this session up, or is shutting down.
     #[inline]
     pub(crate) fn closed(&self) -> bool {
         self.notice.page().state.load(Ordering::Acquire) & STATE_CLOSED != 0
     }
 
-    /// Goes on after a fence: the log at `position` in a new generation. No operation is in flight.
+    /// Starts the log again at `position` in a new generation, after a fence. No operation is in flight.
     pub(crate) fn restart(&self, position: LogPosition, log_generation: LogGeneration) {
         self.appender.restart(position, Salt::new(self.welcome.store, self.welcome.session, log_generation));
         self.tell_log_generation(log_generation);
         self.kicked.store(position.0, Ordering::Relaxed);
-        // What was accepted is digested, the rest is void.
+        // SharedFS has digested the entries that it accepted. The rest are void.
         let digested = self.notice.page().digested_entries.load(Ordering::Relaxed);
         self.appender.recount(digested);
         self.entries_kicked.store(digested, Ordering::Relaxed);
@@ -315,12 +320,12 @@ impl Session {
         self.set_retired(position);
     }
 
-    /// Whether leases were taken that this session still has in its cache.
+    /// Whether a fence took leases that this session still has in its cache.
     pub(crate) fn is_fenced(&self) -> bool {
         self.shown_generation() != self.generation.load(Ordering::Acquire)
     }
 
-    /// Takes back what was charged for an entry that was not appended.
+    /// Gives back the charge for an entry that was not appended.
     #[inline]
     pub(crate) fn give_back_charge(&self, charged: Option<(Payers, Amounts)>) {
         if let Some((payers, amounts)) = charged {
@@ -333,7 +338,7 @@ impl Deliver for Session {
     fn deliver(&self, subject: Subject, answer: Result<Response, Error>) {
         match subject {
             Subject::Credit => self.credit.deliver_blocks(&answer, self.geometry().nvm_bytes),
-            // None: whoever needs one asks again, and is told why not.
+            // If none came, the thread that needs a number asks again, and gets the reason.
             Subject::Numbers => drop(self.credit.deliver_numbers(&answer, None)),
             Subject::Report => match answer {
                 Ok(Response::Report(report)) => {
@@ -342,7 +347,8 @@ impl Deliver for Session {
                 }
                 _ => self.report_state.store(REPORT_NONE, Ordering::Relaxed),
             },
-            // What cannot be read is not there: whoever wants it asks, and is told why.
+            // A parcel that cannot be read is dropped. A thread that needs the inode asks for it, and gets
+            // the reason.
             Subject::Ahead => {
                 if let Ok(Response::Ahead(parcel)) = answer {
                     let _ = self.parcel_store.add(parcel);

@@ -1,9 +1,12 @@
-//! Calls that a session executes for processes without one (callers), each exactly once ([`cuesta_format::call_tag`]).
+//! Calls that a session executes for processes without a session (callers), each exactly once
+//! ([`cuesta_format::call_tag`]).
 //!
-//! The thread that executes a call says whose it is ([`tagged`]). The entry by which the call takes effect then carries the tag, so
-//! that log, digest and recovery have both or neither. An attempt that a fence voids is made again, with the tag.
+//! The thread that executes a call says whose call it is ([`tagged`]). The entry by which the call takes
+//! effect carries the tag. So the log, the digest and recovery have both or neither. If a fence voids an
+//! attempt, the next attempt carries the tag again.
 //!
-//! A call may log more than one entry. Only one of them must not be logged twice, and that one carries the tag:
+//! A call may log more than one entry. Only one of them must not be logged twice, and that entry carries the
+//! tag:
 //!
 //! | call | its effect | beside it, and the same if done twice |
 //! |---|---|---|
@@ -16,37 +19,38 @@
 //! | `chmod`, `chown`, `utimensat` | `SetAttributes` | `RemoveExtended` |
 //! | `setxattr`, `removexattr` | `SetExtended`, `SetAccessList`, `RemoveExtended` | |
 //!
-//! What a call changes of a file in mapped mode past the log has no entry: such a call is done again.
+//! What a call changes in a file in mapped mode without the log has no entry. Such a call is executed again.
 //!
-//! A process may be killed while its call waits here, for a lease or for room. Its parent learns that it has ended, and relies on it: the next
-//! program must not meet a change that comes later. So a call takes effect only while its process is there, which is
-//! looked up behind all waits, under the locks that every reader of the change takes ([`while_wanted`]).
+//! A process may be killed while its call waits here, for a lease or for room. Its parent learns that it has
+//! ended, and relies on that: the next program must not meet a later change. So a call takes effect only
+//! while its process exists. The check comes after all waits, under the locks that every reader of the change
+//! takes ([`while_wanted`]).
 //!
-//! Sessions of programs execute nobody's calls, and look at one flag that says so.
+//! Sessions of programs execute no calls of others, and check one flag that says so.
 
 use crate::sync::Arc;
 use cuesta_format::CallTag;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
-    /// Whose call this thread executes.
+    /// The tag of the call that this thread executes.
     static TAG: Cell<Option<CallTag>> = const { Cell::new(None) };
-    /// The process that waits for it.
+    /// The process that waits for the call.
     static PROCESS: RefCell<Option<Arc<dyn CallingProcess>>> = const { RefCell::new(None) };
 }
 
-/// A process without a session, whose calls are executed here.
+/// A process without a session, whose calls this session executes.
 pub trait CallingProcess: Send + Sync {
-    /// Whether it has ended, or at least knows no more of the calls that it asked for.
+    /// Whether the process has ended, or no longer knows of the calls that it asked for.
     fn is_gone(&self) -> bool;
 }
 
-/// What an entry is to the call that logs it.
+/// What an entry means to the call that logs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryRole {
-    /// By it the call takes effect.
+    /// The call takes effect by this entry.
     Effect,
-    /// Logging it twice is logging it once.
+    /// Logging it twice does the same as logging it once.
     Idempotent,
 }
 
@@ -56,7 +60,7 @@ pub(super) fn tag_of_thread() -> Option<CallTag> {
     TAG.get()
 }
 
-/// Sets the thread's tag back.
+/// Restores the thread's earlier tag.
 struct RestoreTag(Option<CallTag>);
 
 impl Drop for RestoreTag {
@@ -65,8 +69,8 @@ impl Drop for RestoreTag {
     }
 }
 
-/// Executes a caller's call: the entry by which it takes effect carries `tag`, in a session that was told that it
-/// [executes calls of others](Client::execute_for_callers).
+/// Executes a caller's call. The entry by which it takes effect carries `tag`, in a session that [executes
+/// calls of others](Client::execute_for_callers).
 pub fn tagged<T>(tag: CallTag, call: impl FnOnce() -> T) -> T {
     let _restore = RestoreTag(TAG.replace(Some(tag)));
     call()
@@ -81,14 +85,15 @@ impl Drop for ForgetProcess {
     }
 }
 
-/// Executes calls of a process: a tagged one that has not taken effect when the process is gone fails with [`Error::Withdrawn`].
+/// Executes calls of a process. If the process is gone before a tagged call takes effect, the call fails with
+/// [`Error::Withdrawn`].
 pub fn while_wanted<T>(process: &Arc<dyn CallingProcess>, calls: impl FnOnce() -> T) -> T {
     PROCESS.set(Some(Arc::clone(process)));
     let _forget = ForgetProcess;
     calls()
 }
 
-/// Whether the process is gone whose call this thread executes.
+/// Whether the process of the call that this thread executes is gone.
 #[cold]
 pub(crate) fn is_withdrawn() -> bool {
     PROCESS.with_borrow(|process| process.as_ref().is_some_and(|process| process.is_gone()))

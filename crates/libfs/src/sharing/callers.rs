@@ -9,29 +9,30 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, Operation};
 
 impl Client {
-    /// This session executes calls of others, for whom [`tagged`] speaks.
+    /// From now on this session executes calls of other processes, each within [`tagged`].
     pub fn execute_for_callers(&self) {
         self.has_callers.store(true, Ordering::Relaxed);
     }
 
-    /// Whose call this thread executes.
+    /// The tag of the call that this thread executes.
     #[inline]
     pub(crate) fn tag(&self) -> Option<CallTag> {
         if self.has_callers.load(Ordering::Relaxed) { tag_of_thread() } else { None }
     }
 
-    /// Fails if the process is gone whose call this thread executes.
+    /// Fails if the process of the call that this thread executes is gone.
     pub(crate) fn check_wanted(&self) -> Result<(), Error> {
         if self.tag().is_some() && is_withdrawn() { Err(Error::Withdrawn) } else { Ok(()) }
     }
 
-    /// Bytes that the effect of a call of this thread takes beyond its body.
+    /// Bytes that the entry of this thread's call needs for the tag.
     #[inline]
     pub(crate) fn tag_bytes(&self) -> usize {
         if self.tag().is_some() { TAG_BYTES } else { 0 }
     }
 
-    /// The last call of a slot that took effect. Everything is known that this session did, or one that ended before.
+    /// The last call of a slot that took effect. SharedFS first digests what this session did. It also knows
+    /// what ended sessions did.
     pub fn last_call(&self, slot: CallSlot) -> Result<Option<CallRecord>, Error> {
         self.check_alive()?;
         self.with_daemon(|| {
@@ -43,7 +44,7 @@ impl Client {
         })
     }
 
-    /// What is kept of a caller's calls goes: it is gone, and asks for none of them again.
+    /// Drops the record of a caller's calls. The caller is gone, and will ask for none of them again.
     pub fn forget_caller(&self, caller: Caller) -> Result<(), Error> {
         self.operate(|attempt| {
             let operation = Operation::ForgetCaller { caller };

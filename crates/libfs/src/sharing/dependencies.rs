@@ -4,13 +4,14 @@ use crate::sync::{AtomicU64, Mutex};
 use cuesta_format::{LogDependency, SessionId};
 use std::collections::HashMap;
 
-/// What a session keeps of its dependencies.
+/// The dependencies of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Dependencies {
-    /// The version of [`Observed`] that the log depends on.
+    /// The version of [`Observed`] that the log has declared.
     pub(super) observed_logged: AtomicU64,
-    /// The version that the disk has.
+    /// The version of [`Observed`] that is on the disk.
     pub(super) observed_durable: AtomicU64,
-    /// In SharedFS's own session: the parts of programs' logs that its log depends on, and the disk may lack.
+    /// In SharedFS's own session: the parts of programs' logs that its log depends on, as long as the disk
+    /// may lack them.
     pub(super) senders: Mutex<HashMap<SessionId, LogDependency>>,
 }

@@ -1,14 +1,16 @@
 //! Calls of several processes that one session executes: each takes effect at one instant (DESIGN §3, contract 3).
 //!
-//! Sessions of programs are told apart by leases: a call whose directory another session changes meanwhile is made again. Calls that threads of
-//! one session execute for different processes have the same leases. One thread's path may lose its names to another between two steps:
-//! then `stat` would show a file by a name that it has no more, and `link` would make a name in a directory that was moved away.
+//! Leases separate the sessions of programs: if another session changes a directory meanwhile, the call is
+//! tried again. Threads of one session that execute calls for different processes share their leases. One
+//! thread may remove a name from the path of another between two steps. Then `stat` would show a file by a
+//! name that it no longer has, and `link` would make a name in a directory that has moved away.
 //!
-//! So such a session counts what takes names away or changes who may use them. A call that follows a path notes the count before its first
-//! step. If the count is another one when the call has read all that it answers, it is made again. A call that appends an entry
-//! compares the counts and appends in one step. A new name is not counted: a step that missed it answers for the instant before it was made.
+//! So such a session counts changes that remove names or change permissions. A call that follows a path notes
+//! the count before its first step. If the count has changed when the call has read its whole answer, it is
+//! tried again. A call that appends an entry compares the counts and appends in one step. New names are not
+//! counted: a step that missed one answers for the instant before it was made.
 //!
-//! Threads of one program are told nothing of that: among them a path is followed as Linux does it.
+//! Threads of one program get no such promise. Among them a path is followed as on Linux.
 
 use crate::client::client::Client;
 use crate::client::halt::Halt;
@@ -17,11 +19,11 @@ use cuesta_format::Operation;
 use std::cell::Cell;
 
 thread_local! {
-    /// The count when the present attempt of this thread began to follow a path.
+    /// The count when this thread's attempt began to follow a path.
     static SEEN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Whether paths may lead elsewhere behind it, or not as far.
+/// Whether paths may lead elsewhere after the operation, or may no longer be followed.
 fn changes_paths(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Unlink { .. } | Operation::Rename { .. } | Operation::SetAccessList { .. } => true,
@@ -53,14 +55,15 @@ impl Client {
         }
     }
 
-    /// Whether the paths that the attempt followed lead where they did.
+    /// Whether the paths that the attempt followed still lead there.
     #[inline]
     pub(crate) fn is_one_instant(&self) -> bool {
         !self.counts_names()
             || SEEN.get().is_none_or(|seen| seen == self.name_changes.count.load(Ordering::Acquire))
     }
 
-    /// Compares the counts, and keeps other entries of this kind out until the guard is dropped. Call with the inodes' locks held.
+    /// Compares the counts. The guard keeps other such entries out until it is dropped. Call with the inodes'
+    /// locks held.
     #[inline]
     pub(crate) fn at_one_instant(
         &self,

@@ -1,12 +1,13 @@
-//! What a session's log must not survive without, on medium `block` ([`cuesta_format::dependency`]).
+//! Parts of other logs without which this session's log must not survive, on medium `block`
+//! ([`cuesta_format::dependency`]).
 //!
 //! | session | depends on | how it learns of that |
 //! |---|---|---|
 //! | of a program | the log of SharedFS's own session | each answer says how far that log goes ([`Observed`]) |
 //! | SharedFS's own | the logs of programs that send operations | each operation that is sent says how far its sender's log goes ([`behind`]) |
 //!
-//! A session logs an entry [`Operation::DependOn`] before the first entry that depends. An `fsync` waits for its own log and for what that
-//! depends on.
+//! A session logs an entry [`Operation::DependOn`] before the first entry that depends. An `fsync` waits for
+//! its own log and for the parts that it depends on.
 
 use crate::client::attempt::Attempt;
 use crate::client::client::Client;
@@ -21,11 +22,11 @@ use cuesta_media::planted::Bug;
 use std::cell::Cell;
 
 thread_local! {
-    /// The operation that this thread performs was sent behind this part of its sender's log.
+    /// The part of the sender's log behind which the sender sent the operation that this thread performs.
     static SENT_BEHIND: Cell<Option<LogDependency>> = const { Cell::new(None) };
 }
 
-/// Sets the thread's dependency back.
+/// Restores the thread's earlier dependency.
 struct RestoreDependency(Option<LogDependency>);
 
 impl Drop for RestoreDependency {
@@ -64,8 +65,8 @@ impl Client {
         self.shipping.shipper()?.observed()
     }
 
-    /// Whether the log depends on something that it does not say. Looked at right before an entry gets its place: many an operation turns out
-    /// to be one that is sent.
+    /// Whether the log depends on something that it has not declared. It is checked right before an entry is
+    /// placed, because many an operation turns out to be one that is sent.
     #[inline]
     pub(crate) fn lacks_dependencies(&self) -> bool {
         self.session.welcome.medium == Medium::Block && !self.is_behind_all()
@@ -81,7 +82,7 @@ impl Client {
         self.dependencies.senders.lock().get(&part.session).is_some_and(|logged| *logged >= part)
     }
 
-    /// Logs what [`Client::lacks_dependencies`] found missing.
+    /// Logs the dependencies that [`Client::lacks_dependencies`] found missing.
     pub(crate) fn log_dependencies(&self) -> Result<(), Error> {
         if let Some(observed) = self.observed() {
             let (version, seen) = observed.latest();
@@ -106,7 +107,7 @@ impl Client {
         self.operate(|attempt| attempt.append_dependency(dependency))
     }
 
-    /// In SharedFS's own session: the disk has what its log depends on when this returns.
+    /// In SharedFS's own session: makes the parts of other logs durable that its log depends on.
     pub(crate) fn make_senders_durable(&self) -> Result<(), Error> {
         let logs: Vec<LogDependency> = self.dependencies.senders.lock().values().copied().collect();
         for some in logs.chunks(DEPENDENCIES_MAX) {
@@ -124,7 +125,8 @@ impl Client {
         Ok(())
     }
 
-    /// The version of what was seen so far: what [`Client::note_observed_durable`] is told when the disk has it.
+    /// The version of what this process has seen so far. The caller passes it to
+    /// [`Client::note_observed_durable`] once the disk has it.
     pub(crate) fn observed_version(&self) -> u64 {
         self.observed().map_or(0, |observed| observed.latest().0)
     }
@@ -133,7 +135,7 @@ impl Client {
         self.dependencies.observed_durable.fetch_max(version, Ordering::AcqRel);
     }
 
-    /// The disk has what this process saw of the log of SharedFS's own session when this returns.
+    /// Makes durable what this process has seen of the log of SharedFS's own session.
     pub(crate) fn sync_observed(&self) -> Result<(), Error> {
         let version = self.observed_version();
         if version <= self.dependencies.observed_durable.load(Ordering::Acquire)

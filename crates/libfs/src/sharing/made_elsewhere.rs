@@ -18,22 +18,22 @@ use cuesta_format::wire::Sends;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 use std::cell::Cell;
 
-/// Operations on a new file are sent for so long.
+/// For this long, operations on a new file are sent.
 const TERM_MS: u32 = 20;
 
-/// A file that is open, and about to be made.
+/// A file that counts as open and is about to be made.
 #[derive(Debug)]
 pub struct Awaited(OpenHandle);
 
 impl Client {
-    /// Marks a file as open, by `flags`, that is to have this number.
+    /// Counts the file that will have this number as open, with `flags`.
     #[must_use]
     pub fn await_file(&self, inode: InodeNumber, flags: i32) -> Awaited {
         let inode = self.cache.get_or_insert(inode);
         Awaited(self.count_open(&inode, FileKind::File, flags))
     }
 
-    /// The open file, now that it was made.
+    /// The open file, after SharedFS made it.
     #[must_use]
     pub fn open_made(
         &self,
@@ -46,13 +46,14 @@ impl Client {
         self.opened(awaited.0, flags, credentials.writer(record), true)
     }
 
-    /// In the daemon: a number for a file that is to be made.
+    /// In the daemon: reserves a number for a file.
     pub fn reserve_number(&self) -> Result<InodeNumber, Error> {
         self.operate(|attempt| attempt.number())
     }
 
-    /// In the daemon: makes a file with a number that was reserved. A name that is there is [`Error::Exists`], whatever it names.
-    /// [`Error::Shipped`]: a fence voided what was made, and with it the number.
+    /// In the daemon: makes a file with a reserved number. If the name exists, the error is
+    /// [`Error::Exists`], whatever it names. [`Error::Shipped`]: a fence voided the entry, and with it the
+    /// number.
     pub fn make_file(
         &self,
         credentials: &Credentials,

@@ -1,11 +1,11 @@
-//! The count of changes that take names away. This is a leaf; [`crate::sharing::instant`] compares it.
+//! The count of changes that remove names. This is a leaf; [`crate::sharing::instant`] compares it.
 
 use crate::sync::{AtomicU64, Mutex};
 
-/// What a session that executes calls of others counts.
+/// The count, in a session that executes calls of other processes.
 #[derive(Debug, Default)]
 pub(crate) struct NameChanges {
     pub(super) count: AtomicU64,
-    /// Held while an entry is appended that follows upon a path, or takes names away.
+    /// Held while an operation appends an entry that follows a path, or that removes names.
     pub(super) appending: Mutex<()>,
 }

@@ -3,10 +3,11 @@
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::{LogDependency, LogGeneration, LogPosition, SessionId};
 
-/// How far the log of SharedFS's own session goes that this process has seen the effect of. One for a process.
+/// How far the log of SharedFS's own session goes that this process has seen the effect of. A process has
+/// one.
 #[derive(Debug)]
 pub struct Observed {
-    /// Twice the number of changes, and one more while one is made.
+    /// Twice the number of changes, and one more during a change.
     version: AtomicU64,
     session: AtomicU64,
     generation: AtomicU64,
@@ -14,14 +15,14 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Nothing was seen.
+    /// A process that has seen nothing.
     #[must_use]
     pub const fn new() -> Observed {
         let [version, session, generation, position] = [const { AtomicU64::new(0) }; 4];
         Observed { version, session, generation, position }
     }
 
-    /// An answer rests on everything below `seen`.
+    /// Notes that an answer rests on everything below `seen`.
     pub fn note(&self, seen: LogDependency) {
         loop {
             let (version, latest) = self.latest();
@@ -42,7 +43,7 @@ impl Observed {
         }
     }
 
-    /// Forgets everything: in a child of fork, before anything else.
+    /// Forgets everything. Call in a child of fork, before anything else.
     pub fn forget(&self) {
         self.session.store(SessionId::NOBODY.0, Ordering::Relaxed);
         self.generation.store(0, Ordering::Relaxed);
@@ -55,7 +56,7 @@ impl Observed {
         self.version.load(Ordering::Acquire)
     }
 
-    /// What was seen, and the version of that.
+    /// What the process has seen, and its version.
     pub(super) fn latest(&self) -> (u64, Option<LogDependency>) {
         loop {
             let version = self.version();

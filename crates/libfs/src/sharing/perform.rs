@@ -11,7 +11,7 @@ use crate::sync::Arc;
 use cuesta_media::{UserSlice, UserSliceMut};
 
 impl Client {
-    /// In the daemon: opens the file that an operation was sent about.
+    /// In the daemon: opens the file of a sent operation, and performs it.
     pub fn perform<T>(
         &self,
         file: &ShippedFile,
@@ -23,7 +23,7 @@ impl Client {
         answer
     }
 
-    /// In the daemon: writes what was sent.
+    /// In the daemon: performs a sent write.
     pub fn perform_write(
         &self,
         file: &ShippedFile,
@@ -37,7 +37,7 @@ impl Client {
         })
     }
 
-    /// In the daemon: reads what was asked for.
+    /// In the daemon: performs a sent read.
     pub fn perform_read(
         &self,
         file: &ShippedFile,
@@ -47,7 +47,7 @@ impl Client {
         self.perform(file, |open| self.read_at(open, out, at))
     }
 
-    /// In the daemon: makes a change that was sent, by the sender's credentials.
+    /// In the daemon: performs a sent change, with the sender's credentials.
     pub fn perform_change(
         &self,
         credentials: &Credentials,
@@ -77,7 +77,7 @@ impl Client {
         })
     }
 
-    /// In the daemon: what the inode is like.
+    /// In the daemon: the attributes of the inode.
     pub fn perform_stat(&self, file: &ShippedFile) -> Result<Stat, Error> {
         self.perform(file, |open| self.stat_open(open))
     }

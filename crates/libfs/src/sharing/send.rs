@@ -1,4 +1,4 @@
-//! SendingNames operations on contended files to SharedFS.
+//! Sending operations on contended files to SharedFS.
 //!
 //! A file that several sessions change would move between them with each operation. SharedFS keeps the lease of such a file in a session of its
 //! own, and says so when a session asks for the lease ([`cuesta_format::wire::Response::Shipped`]). A session with a [`Shipper`] sends its
@@ -20,14 +20,14 @@ use cuesta_format::wire::Sends;
 use cuesta_media::{UserSlice, UserSliceMut};
 
 impl Client {
-    /// Operations on files that several sessions change go to SharedFS from now on, by `shipper`.
+    /// From now on operations on files that several sessions change go to SharedFS, by `shipper`.
     pub fn ship_by(&self, shipper: Box<dyn Shipper>) {
-        // The first one stays: there is one door.
+        // The first setting stays: a process has one door.
         let _ = self.shipping.shipper.set(shipper);
     }
 
-    /// Makes a call on paths, which answers [`Error::Shipped`], with nothing done, if SharedFS keeps a directory on its way: it is to be
-    /// sent then.
+    /// Makes a call on paths. If SharedFS keeps a directory on the path, the call does nothing and answers
+    /// [`Error::Shipped`]. The caller then sends it.
     pub fn sending<T>(&self, call: impl FnOnce(&Client) -> T) -> T {
         if !self.can_ship() {
             return call(self);
@@ -41,10 +41,11 @@ impl Client {
         self.shipping.shipper.get().is_some()
     }
 
-    /// The way for an operation on a file that SharedFS is known to have.
+    /// The channel for an operation on a file, if SharedFS is known to keep the file.
     fn shipper_for(&self, inode: &Inode) -> Option<&dyn Shipper> {
         let shipper = self.shipping.shipper.get()?;
-        // A lease that was taken meanwhile, perhaps by what this session just sent, is none.
+        // A lease that a fence took meanwhile does not count. The operation that this session just sent may
+        // have caused the fence.
         let has_lease = || inode.state.read().lease.is_some() && !self.session.is_fenced();
         (inode.shipped.is_now(Sends::Contents) && !has_lease()).then_some(&**shipper)
     }
@@ -54,7 +55,7 @@ impl Client {
         ShippedFile { inode, flags, writer, limit: self.file_limit() }
     }
 
-    /// Has SharedFS read. `Err(Error::Shipped)`: it is to be done here.
+    /// Has SharedFS read. [`Error::Shipped`]: the session must read itself.
     #[cold]
     pub(crate) fn ship_read(
         &self,
@@ -66,7 +67,7 @@ impl Client {
         shipper.read(&self.shipped_file(file), out, at)
     }
 
-    /// Has SharedFS write. `Err(Error::Shipped)`: it is to be done here.
+    /// Has SharedFS write. [`Error::Shipped`]: the session must write itself.
     #[cold]
     pub(crate) fn ship_write(
         &self,
@@ -78,7 +79,7 @@ impl Client {
         shipper.write(&self.shipped_file(file), data, at)
     }
 
-    /// Has SharedFS change a file that it is known to have. `None`: it is to be done here.
+    /// Has SharedFS change a file that it is known to keep. `None`: the session must do it.
     pub(crate) fn ship_change(&self, file: &OpenFile, change: ShippedChange) -> Option<Result<(), Error>> {
         let shipper = self.shipper_for(file.inode_ref())?;
         match shipper.change(&self.shipped_file(file), change) {
@@ -87,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Has SharedFS change attributes of a file that it is known to have. `None`: it is to be done here.
+    /// Has SharedFS change attributes of a file that it is known to keep. `None`: the session must do it.
     pub(crate) fn ship_attributes(
         &self,
         credentials: &Credentials,
@@ -101,7 +102,8 @@ impl Client {
         }
     }
 
-    /// What SharedFS says of a file that it is known to have. `None`: it is to be found out here.
+    /// The attributes that SharedFS answers for a file that it is known to keep. `None`: the session must
+    /// find them.
     pub(crate) fn ship_stat(&self, file: &OpenFile) -> Option<Result<InodeRecord, Error>> {
         let shipper = self.shipper_for(file.inode_ref())?;
         match shipper.record(&self.shipped_file(file)) {

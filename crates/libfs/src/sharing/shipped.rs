@@ -15,17 +15,17 @@ use std::sync::OnceLock;
 /// The open file that an operation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShippedFile {
-    /// Its inode, which stays: the sender has it open.
+    /// The inode. It stays, because the sender has it open.
     pub inode: InodeNumber,
-    /// Its flags, as `fcntl(F_GETFL)` shows them.
+    /// The flags, as `fcntl(F_GETFL)` shows them.
     pub flags: i32,
-    /// Who opened it.
+    /// The credentials that opened it.
     pub writer: Writer,
-    /// It does not grow beyond so many bytes.
+    /// The file must not grow beyond this.
     pub limit: u64,
 }
 
-/// A change that is sent.
+/// A change to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ShippedChange {
@@ -39,41 +39,42 @@ pub enum ShippedChange {
     },
     /// `fsync`.
     Sync,
-    /// `fchmod`, `fchown`, `futimens`: by the credentials that the way has.
+    /// `fchmod`, `fchown`, `futimens`, with the credentials that the channel has.
     SetAttributes {
         set: SetAttributes,
     },
 }
 
-/// The way to SharedFS for operations. Each answers [`Error::Shipped`] if the way cannot be had: nothing was sent then.
+/// The channel to SharedFS for operations. Each method answers [`Error::Shipped`] if there is no channel, and
+/// has sent nothing then.
 pub trait Shipper: Send + Sync {
     /// Reads at an offset.
     fn read(&self, file: &ShippedFile, out: &mut [UserSliceMut<'_>], at: u64) -> Result<usize, Error>;
-    /// Writes at an offset, or at the end; answers how much, and the offset behind it.
+    /// Writes at an offset, or at the end. Answers the bytes written, and the offset behind them.
     fn write(
         &self,
         file: &ShippedFile,
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error>;
-    /// Changes attributes of the file by these credentials, which must be those that SharedFS judges by.
+    /// Changes attributes of the file with these credentials. SharedFS must judge by the same ones.
     fn set_attributes(
         &self,
         credentials: &Credentials,
         file: &ShippedFile,
         set: SetAttributes,
     ) -> Result<(), Error>;
-    /// Changes the file otherwise.
+    /// Makes another change of the file.
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error>;
-    /// The disk has everything that SharedFS performed when this returns.
+    /// Makes everything durable that SharedFS performed.
     fn sync(&self) -> Result<(), Error>;
-    /// What answers said of SharedFS's log.
+    /// How far SharedFS's log goes, as its answers said.
     fn observed(&self) -> Option<&Observed>;
-    /// What the inode is like.
+    /// The attributes of the inode.
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error>;
 }
 
-/// How this session sends operations, if it does.
+/// The session's channel for sending operations, if it has one.
 #[derive(Default)]
 pub(crate) struct Shipping {
     pub(super) shipper: OnceLock<Box<dyn Shipper>>,

@@ -5,17 +5,17 @@ use cuesta_format::wire::Sends;
 use cuesta_media::clock;
 use std::cell::Cell;
 
-/// Until when SharedFS performs the operations on an inode: twice the kernel's ticks in milliseconds, and one more for a directory; 0 if it
-/// never did.
+/// Until when SharedFS performs the operations on an inode: twice the kernel's ticks in milliseconds, plus
+/// one for a directory. 0: it never did.
 #[derive(Debug, Default)]
 pub(crate) struct ShippedUntil(AtomicU64);
 
 thread_local! {
-    /// The calling thread's call on names may be sent.
+    /// This thread's call on names may be sent.
     static SENDS_NAMES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says that calls of this thread may be sent no more.
+/// Ends, when dropped, that calls of this thread may be sent.
 pub(super) struct SendingNames;
 
 impl Drop for SendingNames {
@@ -30,7 +30,7 @@ pub(super) fn send_names() -> SendingNames {
     SendingNames
 }
 
-/// What the calling thread's call would send rather than have the lease of a directory.
+/// What the calling thread's call would send, rather than wait for the lease of a directory.
 pub(crate) fn names() -> Sends {
     if SENDS_NAMES.get() { Sends::Names } else { Sends::Nothing }
 }

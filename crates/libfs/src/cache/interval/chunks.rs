@@ -1,12 +1,12 @@
-//! Many pieces of an interval map: in order, in chunks of bounded length. What is done most costs least: a piece behind
-//! all others is pushed, a run of pieces is taken away from each chunk in one move, and no search follows a pointer
-//! before the last chunk is known.
+//! Many pieces of an interval map, in order, in chunks of bounded length. The commonest operations cost
+//! least: a piece behind all others is pushed, and a run of pieces leaves each chunk in one move. A search
+//! follows no pointer before it knows the last chunk.
 
 use crate::cache::interval::piece::{CHUNK_PIECES, Piece, Sliding};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Pieces that follow each other; never empty.
+/// Adjacent pieces; never empty.
 #[derive(Clone, Debug)]
 struct Chunk<V> {
     /// Where the first piece starts.
@@ -19,9 +19,10 @@ struct Chunk<V> {
 pub(crate) struct Chunks<V> {
     chunks: VecDeque<Chunk<V>>,
     count: usize,
-    /// No piece reaches further: what is inserted behind needs no look at what is there.
+    /// No piece reaches further. An insertion behind it need not look at what is there.
     reach: u64,
-    /// The chunk that the last piece was put into, as far as none was taken away since: the next one mostly goes there, too.
+    /// The chunk that got the last piece, as long as no chunk was removed since. The next piece mostly goes
+    /// there, too.
     latest: usize,
 }
 
@@ -35,19 +36,19 @@ impl<V: Sliding> Chunks<V> {
         self.count == 0
     }
 
-    /// Pieces held.
+    /// The number of pieces.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Adds a piece, in place of whatever was there.
+    /// Adds a piece, and replaces what was there.
     #[inline]
     pub(super) fn insert(&mut self, piece: Piece<V>) {
         if piece.start >= self.reach {
             return self.push(piece);
         }
         let before = self.last_from(piece.start);
-        // The commonest overwrite hits exactly one piece, which changes where it is, or none.
+        // The commonest overwrite hits exactly one piece, which changes in place, or none.
         if let Some(found) = self.exactly(before, &piece) {
             *found = piece;
             return;
@@ -55,7 +56,7 @@ impl<V: Sliding> Chunks<V> {
         if self.is_free(before, &piece) {
             return self.put_behind(before, piece);
         }
-        // A file that was cut and is written again from its beginning: what it held is one hole, which grows shorter.
+        // A file that was cut is written again from its beginning. It held one hole, which becomes shorter.
         if let Some((chunk, index)) = before
             && let Some(found) = self.chunks[chunk].pieces.get_mut(index)
             && found.start == piece.start
@@ -69,7 +70,7 @@ impl<V: Sliding> Chunks<V> {
         self.put(piece);
     }
 
-    /// As [`Chunks::insert`], but grows the piece before where this one continues it.
+    /// Like [`Chunks::insert`], but extends the piece before, if this one continues it.
     pub(super) fn insert_joining(&mut self, piece: Piece<V>) {
         let mut before = self.last_from(piece.start);
         if let Some(found) = self.exactly(before, &piece) {
@@ -91,7 +92,7 @@ impl<V: Sliding> Chunks<V> {
         self.put_behind(before, piece);
     }
 
-    /// Takes away the parts of pieces in `range` that fit `which`, by where they are and their value there.
+    /// Removes the parts of pieces in `range` that fit `which`, which gets their range and their value there.
     pub(super) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(Range<u64>, V) -> bool) {
         if range.start >= range.end || range.start >= self.reach {
             return;
@@ -144,7 +145,7 @@ impl<V: Sliding> Chunks<V> {
         }
     }
 
-    /// The first piece, or part of one, in `range`: where it is and its value there.
+    /// The first piece, or part of one, in `range`: its range and its value there.
     #[inline]
     pub(super) fn first_in(&self, range: Range<u64>) -> Option<(Range<u64>, V)> {
         if range.start >= range.end || range.start >= self.reach {
@@ -166,7 +167,7 @@ impl<V: Sliding> Chunks<V> {
         Some((chunk, index - 1))
     }
 
-    /// Whether `at` lies in a chunk, or behind it and before the next one.
+    /// Whether `at` lies in a chunk, or behind it and before the next.
     #[inline]
     fn is_within(&self, chunk: usize, at: u64) -> bool {
         self.chunks.get(chunk).is_some_and(|found| found.first <= at)
@@ -196,7 +197,7 @@ impl<V: Sliding> Chunks<V> {
         self.reach = piece.end;
         match self.chunks.back_mut() {
             Some(last) if last.pieces.len() < CHUNK_PIECES => last.pieces.push(piece),
-            // The first chunk grows as it fills: most maps hold little.
+            // The first chunk grows as it fills, because most maps hold little.
             last => {
                 let mut pieces = if last.is_some() { full_sized() } else { Vec::with_capacity(2) };
                 pieces.push(piece);
@@ -205,7 +206,7 @@ impl<V: Sliding> Chunks<V> {
         }
     }
 
-    /// The piece at `place`, if it is as long as `piece` and where it is.
+    /// The piece at `place`, if its range is that of `piece`.
     #[inline]
     fn exactly(&mut self, place: Option<(usize, usize)>, piece: &Piece<V>) -> Option<&mut Piece<V>> {
         let (chunk, index) = place?;
@@ -213,7 +214,7 @@ impl<V: Sliding> Chunks<V> {
         ((found.start, found.end) == (piece.start, piece.end)).then_some(found)
     }
 
-    /// Whether nothing is where `piece` is to go, behind the last one from its start.
+    /// Whether `piece` meets no other piece, when it is inserted behind the last one that starts before it.
     #[inline]
     fn is_free(&self, before: Option<(usize, usize)>, piece: &Piece<V>) -> bool {
         let (chunk, behind) = match before {
@@ -226,12 +227,12 @@ impl<V: Sliding> Chunks<V> {
         next.is_none_or(|next| next >= piece.end)
     }
 
-    /// Adds a piece where nothing is.
+    /// Adds a piece where no piece is.
     fn put(&mut self, piece: Piece<V>) {
         self.put_behind(self.last_from(piece.start), piece);
     }
 
-    /// Adds a piece where nothing is, behind the last one from its start.
+    /// Adds a piece where no piece is, behind the last one that starts before it.
     fn put_behind(&mut self, before: Option<(usize, usize)>, piece: Piece<V>) {
         if piece.start >= self.reach {
             return self.push(piece);
@@ -254,7 +255,7 @@ impl<V: Sliding> Chunks<V> {
     }
 }
 
-/// Memory of a chunk.
+/// Memory for a full chunk.
 fn full_sized<V: Sliding>() -> Vec<Piece<V>> {
     V::spares().take().unwrap_or_else(|| Vec::with_capacity(CHUNK_PIECES))
 }

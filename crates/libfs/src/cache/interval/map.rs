@@ -26,7 +26,7 @@ impl<V: Sliding> IntervalMap<V> {
         *self = IntervalMap::Empty;
     }
 
-    /// Pieces held.
+    /// The number of pieces.
     pub(crate) fn len(&self) -> usize {
         match self {
             IntervalMap::Empty => 0,
@@ -35,7 +35,7 @@ impl<V: Sliding> IntervalMap<V> {
         }
     }
 
-    /// Gives `range` a value, in place of whatever was there.
+    /// Sets the value of `range`, and replaces what was there.
     #[inline]
     pub(crate) fn insert(&mut self, range: Range<u64>, value: V) {
         if range.start >= range.end {
@@ -49,7 +49,7 @@ impl<V: Sliding> IntervalMap<V> {
         }
     }
 
-    /// As [`IntervalMap::insert`], but grows the piece before where `value` continues it.
+    /// Like [`IntervalMap::insert`], but extends the piece before, if `value` continues it.
     pub(crate) fn insert_joining(&mut self, range: Range<u64>, value: V) {
         if range.start >= range.end {
             return;
@@ -63,12 +63,12 @@ impl<V: Sliding> IntervalMap<V> {
         }
     }
 
-    /// Takes away whatever is in `range`.
+    /// Removes everything in `range`.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         self.remove_if(range, |_, _| true);
     }
 
-    /// Takes away the parts of pieces in `range` that fit `which`, by where they are and their value there.
+    /// Removes the parts of pieces in `range` that fit `which`, which gets their range and their value there.
     pub(crate) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(Range<u64>, V) -> bool) {
         match self {
             IntervalMap::Empty => {}
@@ -93,7 +93,7 @@ impl<V: Sliding> IntervalMap<V> {
         }
     }
 
-    /// The first piece, or part of one, in `range`: where it is and its value there.
+    /// The first piece, or part of one, in `range`: its range and its value there.
     #[inline]
     pub(crate) fn first_in(&self, range: Range<u64>) -> Option<(Range<u64>, V)> {
         match self {
@@ -103,7 +103,7 @@ impl<V: Sliding> IntervalMap<V> {
         }
     }
 
-    /// Whether there is no gap in `range`.
+    /// Whether `range` has no gap.
     #[inline]
     pub(crate) fn covers(&self, mut range: Range<u64>) -> bool {
         while range.start < range.end {
@@ -125,7 +125,7 @@ impl<V: Sliding> IntervalMap<V> {
         })
     }
 
-    /// Makes room for more than one piece.
+    /// Turns the map into one that can hold several pieces.
     #[cold]
     fn spill(&mut self) -> &mut Chunks<V> {
         let mut chunks = Chunks::new();
@@ -195,7 +195,8 @@ mod tests {
                         model[at as usize..(at + len) as usize].fill(None);
                     }
                     Step::RemoveBelow(at, len, below) => {
-                        // A piece goes as a whole by its first byte in the range: check that, then follow.
+                        // A piece is removed as a whole, by the value at its first byte in the range. The
+                        // model checks that, and follows.
                         let doomed: Vec<_> = map
                             .in_range(at..at + len)
                             .filter(|(_, value)| value.0 < below)
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Many small pieces: chunks fill, split, and go.
+    /// Many small pieces: chunks fill, split, and disappear.
     #[test]
     fn long_maps_agree_with_a_byte_array() {
         const BYTES: u64 = 3000;

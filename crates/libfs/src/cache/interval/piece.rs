@@ -3,22 +3,23 @@
 use crate::sync::Mutex;
 use std::ops::Range;
 
-/// Most pieces of one chunk: what an insertion may have to move.
+/// The most pieces of one chunk, which an insertion may have to move.
 pub(super) const CHUNK_PIECES: usize = 64;
-/// Emptied chunks kept for the next.
+/// How many emptied chunks are kept for reuse.
 const SPARE_CHUNKS: usize = 512;
 
-/// A value that covers a range byte by byte, so that a part of the range has a value as well.
+/// A value that covers a range byte by byte, so that each part of the range has a value, too.
 pub(crate) trait Sliding: Copy + PartialEq + 'static {
-    /// The value for the part that starts `bytes` later.
+    /// The value of the part that starts `bytes` later.
     fn slide(self, bytes: u64) -> Self;
 
-    /// Where emptied chunks of such values wait.
+    /// Where emptied chunks of such values are kept.
     fn spares() -> &'static Spares<Self>;
 }
 
-/// Memory of emptied chunks, the process's: what is written in turn with what is digested allocates nothing. It is
-/// only ever tried for: in a child of fork somebody who is no more may hold it.
+/// Memory of emptied chunks, shared by the process. A program that alternates between writes and digests
+/// allocates nothing. The lock is only ever tried: in a child of fork, a thread that no longer exists may
+/// hold it.
 pub(crate) struct Spares<V>(Mutex<Vec<Vec<Piece<V>>>>);
 
 impl<V> Spares<V> {
@@ -26,7 +27,7 @@ impl<V> Spares<V> {
         Spares(Mutex::new(Vec::new()))
     }
 
-    /// An empty chunk's memory, if there is one.
+    /// The memory of an emptied chunk, if there is one.
     pub(super) fn take(&self) -> Option<Vec<Piece<V>>> {
         self.0.try_lock()?.pop()
     }
@@ -56,7 +57,7 @@ impl<V: Sliding> Piece<V> {
         Piece { start, end: self.end, value: self.value.slide(start - self.start) }
     }
 
-    /// What lies in `range`, and its value there.
+    /// The part that lies in `range`, and its value there.
     #[inline]
     pub(super) fn within(&self, range: Range<u64>) -> Option<(Range<u64>, V)> {
         let from = self.start.max(range.start);
@@ -69,7 +70,7 @@ impl<V: Sliding> Piece<V> {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// Whether `next` starts where this one ends, with the value it would have there.
+    /// Whether `next` starts where this piece ends, with the value that this piece would have there.
     #[inline]
     pub(super) fn is_continued_by(&self, next: &Piece<V>) -> bool {
         self.end == next.start && self.value.slide(self.end - self.start) == next.value

@@ -7,7 +7,7 @@ use crate::paths::credentials::Credentials;
 use crate::paths::path::Base;
 
 impl Client {
-    /// `access`: whether `rights` (bits of `R_OK`, `W_OK`, `X_OK`) are given.
+    /// `access`: whether the credentials have `rights` (bits of `R_OK`, `W_OK`, `X_OK`).
     pub fn access(
         &self,
         credentials: &Credentials,
@@ -29,7 +29,7 @@ impl Client {
         })
     }
 
-    /// Whether `credentials` have `rights` (bits of `R_OK`, `W_OK`, `X_OK`) to what an open file is of.
+    /// Whether the credentials have `rights` (bits of `R_OK`, `W_OK`, `X_OK`) to an open file's inode.
     pub fn access_open(&self, credentials: &Credentials, file: &OpenFile, rights: u32) -> Result<(), Error> {
         self.operate(|_attempt| self.reading(file.inode_ref())?.check(credentials, rights))
     }

@@ -13,16 +13,16 @@ use cuesta_format::wire::{ACCESSES_MAX, Request};
 use cuesta_format::{InodeRecord, Timestamp};
 use cuesta_media::clock;
 
-/// What is older than this is told of as soon as a file is closed, in nanoseconds.
+/// At a close, the session tells SharedFS of times older than this, in nanoseconds.
 const KEPT_NS_MAX: i64 = 100_000_000;
 
 impl Client {
-    /// Sets the policy.
+    /// Sets the policy of this session.
     pub fn set_access_times(&self, times: AccessTimes) {
         self.access_times.store(times.bits(), Ordering::Relaxed);
     }
 
-    /// Whether a read at `now` moves a time of last access.
+    /// Whether a read at `now` moves the time of last access.
     #[inline]
     pub(crate) fn moves_access_time(
         &self,
@@ -39,7 +39,7 @@ impl Client {
         self.moves_access_time(record.accessed, record, clock::now())
     }
 
-    /// The file was read other than by this session's calls: from the kernel's cache.
+    /// Notes a read that this session's calls did not do, because the kernel's cache answered it.
     pub fn note_read(&self, file: &OpenFile) -> Result<(), Error> {
         self.operate(|_attempt| {
             let inode = file.inode_ref();
@@ -49,7 +49,7 @@ impl Client {
         })
     }
 
-    /// Notes that the inode was read, by a file with these flags.
+    /// Notes a read through a file with these flags.
     #[inline]
     pub(crate) fn note_access(&self, flags: i32, inode: &Inode, state: &State) {
         let now = clock::now();
@@ -68,14 +68,14 @@ impl Client {
         }
     }
 
-    /// Whether there are any that SharedFS has not been told.
+    /// Whether there are times that SharedFS has not been told.
     #[inline]
     #[must_use]
     pub fn has_accesses(&self) -> bool {
         self.accesses.any.load(Ordering::Relaxed)
     }
 
-    /// Tells SharedFS what it has not been told. Where that fails, nothing is lost but times.
+    /// Tells SharedFS the noted times. If that fails, only times are lost.
     pub fn tell_accesses(&self) {
         if self.has_accesses()
             && self.check_alive().is_ok()
@@ -85,14 +85,14 @@ impl Client {
         }
     }
 
-    /// Whether SharedFS has not been told of some for longer than it should.
+    /// Whether a noted time is older than it should be.
     #[inline]
     #[must_use]
     pub fn has_old_accesses(&self) -> bool {
         self.has_accesses() && self.are_accesses_old()
     }
 
-    /// Tells it at an opportunity, if it is time.
+    /// Tells SharedFS, if a noted time is old.
     #[inline]
     pub(crate) fn tell_old_accesses(&self) {
         if self.has_old_accesses() {
@@ -106,7 +106,7 @@ impl Client {
         self.accesses.noted.lock().len() >= ACCESSES_MAX / 2 || self.accesses.oldest().is_some_and(is_old)
     }
 
-    /// The last of it, of a session that ends.
+    /// The remaining times of a session that ends.
     pub(crate) fn last_accesses(&self) -> Option<Request> {
         if self.has_accesses() { self.accesses.take() } else { None }
     }

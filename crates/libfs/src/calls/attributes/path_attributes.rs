@@ -1,7 +1,8 @@
-//! A look at what a path names, for its attributes alone.
+//! The attributes of what a path names, from a parcel if they lie there.
 //!
-//! Programs that go through a tree look at most of it once and open little of it. What came in a parcel and nobody
-//! changed is answered from there: no inode is made of it, and the parcel keeps it for whoever wants more.
+//! A program that walks a tree looks at most of it once and opens little of it. If an inode came in a parcel
+//! and no operation has changed it, the parcel answers. No inode is made of it, and the parcel keeps it for a
+//! later operation.
 
 use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::Inode;
@@ -14,17 +15,17 @@ use crate::sync::Arc;
 use cuesta_format::parcel::Item;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, NAME_BYTES_MAX};
 
-/// What a look came upon.
+/// What the path led to.
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 enum PathEnd {
     Record(InodeRecord),
     Inode(Arc<Inode>),
-    /// The path is not as plain as that.
+    /// The path needs a full walk.
     More,
 }
 
 impl Client {
-    /// The attributes of what a path names. Within an attempt.
+    /// The attributes of what a path names. Call within an attempt.
     pub(crate) fn record_at_path(
         &self,
         credentials: &Credentials,
@@ -59,7 +60,7 @@ impl Client {
             let found = self.walk(credentials, base, above, Follow::Always);
             match found.and_then(|found| Ok(found.existing()?)) {
                 Ok((directory, _)) => directory,
-                // Why not is said of the whole path.
+                // The full walk finds the right error for the whole path.
                 Err(Halt::Failed(_)) => return Ok(PathEnd::More),
                 Err(halt) => return Err(halt),
             }
@@ -67,7 +68,7 @@ impl Client {
         let state = self.reading(&directory)?;
         let Some(content) = state.directory() else { return Ok(PathEnd::More) };
         state.check(credentials, EXECUTE)?;
-        // The directory stays as it is until what it names was seen, too.
+        // The directory stays locked until the name's target was looked at, too.
         match content.find(name, self.session.retired()) {
             NameState::Present(NameTarget { kind: FileKind::Symlink, .. }) if follow => Ok(PathEnd::More),
             NameState::Present(NameTarget { inode, kind }) => {
@@ -89,7 +90,7 @@ impl Client {
     }
 }
 
-/// What `stat` tells of an inode that lies in a parcel.
+/// What `stat` answers for an item of a parcel.
 fn attributes(item: Item<'_>) -> InodeRecord {
     let record = item.record();
     let blocks = match record.kind() {
@@ -99,7 +100,8 @@ fn attributes(item: Item<'_>) -> InodeRecord {
     InodeRecord { blocks, ..record }
 }
 
-/// A path up to its last name, and that, if it is one that is looked up and nothing stands behind it.
+/// Splits a path into all but its last name, and that name. `None` if the last name is `.` or `..`, or a
+/// slash follows it.
 fn plain_end(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let (above, name) = path.split_at(start);

@@ -44,7 +44,8 @@ impl Client {
         }
     }
 
-    /// Sets attributes, unless (`true`) capabilities must go first, which a file's new owner does not give.
+    /// Sets attributes. `true`: capabilities must go first, because the file gets a new owner, who does not
+    /// give them.
     fn set_attributes_of(
         &self,
         attempt: &mut Attempt<'_>,
@@ -98,7 +99,7 @@ impl Client {
         Ok(false)
     }
 
-    /// What an inode has goes with it to its new owner and group.
+    /// Charges the new owner and group for everything that the inode has.
     fn charge_new_owners(
         &self,
         attempt: &mut Attempt<'_>,
@@ -114,7 +115,7 @@ impl Client {
     }
 }
 
-/// What to set, if the credentials allow it; `None` if nothing is asked for.
+/// Decides what to set, if the credentials allow it. `None`: the call asks for nothing.
 fn decide(
     credentials: &Credentials,
     state: &State,
@@ -152,7 +153,8 @@ fn decide(
     }
     if (names_ids || set.chown) && state.kind() != FileKind::Directory {
         let mode = attributes.mode.unwrap_or(record.mode & 0o7777);
-        // Without the group's execute bit the set-gid bit asks for mandatory locks: whoever might set it keeps it.
+        // Without the group's execute bit, the set-gid bit asks for mandatory locks: a caller that may set it
+        // keeps it.
         let keeps_group = mode & libc::S_IXGRP == 0 && credentials.keeps_set_gid(record.gid);
         let cleared = if keeps_group { libc::S_ISUID } else { libc::S_ISUID | libc::S_ISGID };
         if mode & cleared != 0 {

@@ -31,7 +31,7 @@ impl Client {
         self.operate(|_attempt| Ok(Stat { record: self.attributes_of(file.inode_ref())? }))
     }
 
-    /// What `stat` tells of an inode. Within an attempt.
+    /// What `stat` answers for an inode. Call within an attempt.
     pub(crate) fn attributes_of(&self, inode: &Inode) -> Result<InodeRecord, Halt> {
         let state = self.reading(inode)?;
         let mut record = state.record;
@@ -48,7 +48,7 @@ impl Client {
     pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
         self.operate(|_attempt| {
             let state = self.reading(file.inode_ref())?;
-            // Stores through mappings change a file, and nobody is told.
+            // Stores through mappings change a file without notice.
             let filled = if state.mapped().is_some() { next_fill() } else { state.filled };
             Ok(Version { inode: file.inode(), filled, logged: state.logged })
         })

@@ -11,8 +11,8 @@ impl Client {
         self.statfs_in(InodeNumber::NONE)
     }
 
-    /// Totals for `statfs` of an inode: of the store, as far as the directory with a quota that it counts for
-    /// ([`cuesta_format::InodeRecord::tree`]) has a part in them.
+    /// Totals for `statfs` of an inode. `tree` is the directory with a quota to which the inode belongs
+    /// ([`cuesta_format::InodeRecord::tree`]): the totals are limited to its part.
     pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
         self.check_alive()?;
         match self.with_daemon(|| {
@@ -24,8 +24,8 @@ impl Client {
         }
     }
 
-    /// What this session freed is free once it has let go of it. A medium that is full, or is written no more, shows what it
-    /// shows.
+    /// Digests and retires this session's log, so that what it freed counts as free. If the medium is full or
+    /// refuses writes, the totals stay as they are.
     fn count_what_was_done(&self) -> Result<(), Error> {
         if self.session.retired() == self.session.appender.completed() {
             return Ok(());

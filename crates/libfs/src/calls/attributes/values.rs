@@ -2,27 +2,27 @@
 
 use cuesta_format::{InodeRecord, Timestamp};
 
-/// What `stat` tells. `record.blocks` counts blocks of [`cuesta_format::BLOCK_BYTES`], also those that are in the
-/// log only.
+/// The answer of `stat`. `record.blocks` counts blocks of [`cuesta_format::BLOCK_BYTES`], including those
+/// that are only in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The attributes.
     pub record: InodeRecord,
 }
 
-/// What becomes of a time.
+/// How to set a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum SetTime {
-    /// It stays (`UTIME_OMIT`).
+    /// Keep it (`UTIME_OMIT`).
     #[default]
     Omit,
-    /// It becomes the present (`UTIME_NOW`).
+    /// Set it to the present (`UTIME_NOW`).
     Now,
-    /// It becomes this.
+    /// Set it to this time.
     To(Timestamp),
 }
 
-/// Which attributes change.
+/// The attributes to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SetAttributes {
     /// New permission bits.
@@ -31,8 +31,8 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// New group.
     pub gid: Option<u32>,
-    /// The owner and the group are set, be it to what they are: a `chown` that names neither takes set-id bits away
-    /// like any other.
+    /// The call is a `chown`, even if it names the present owner and group: it clears set-id bits like any
+    /// other.
     pub chown: bool,
     /// New time of last read.
     pub accessed: SetTime,

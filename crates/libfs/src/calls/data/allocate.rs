@@ -1,8 +1,9 @@
-//! `fallocate`: what becomes of a range of a file, as one entry of the log, whole or not at all.
+//! `fallocate`: changes a range of a file by one entry of the log, whole or not at all.
 //!
-//! A digest may need new blocks for what a file has blocks for, so a block set aside now could not be the one a later
-//! write needs: space, and what quotas leave of it, is checked, not kept. A range is cleared without storing anything. What is
-//! shifted is moved where the digest put it, so the file's part of the log is digested first.
+//! A digest may need new blocks where a file has blocks already, so a block reserved now might not be the one
+//! that a later write needs. Therefore the call checks space and quotas, and reserves nothing. Clearing a
+//! range stores nothing. Shifting moves content where the digest put it, so SharedFS first digests the file's
+//! part of the log.
 
 use crate::cache::inode::State;
 use crate::calls::data::allocation::Allocation;
@@ -49,7 +50,7 @@ impl Client {
         }
     }
 
-    /// Says whether it was done: not, if the file was put in mapped mode meanwhile.
+    /// Says whether it was done. `false`: the file was put into mapped mode meanwhile.
     fn allocate_logged(&self, file: &OpenFile, what: Allocation, range: &Range<u64>) -> Result<bool, Error> {
         match what {
             Allocation::Extend => {
@@ -80,12 +81,12 @@ impl Client {
         if wanted <= held.saturating_add(totals.blocks_unpromised()) {
             return Ok(());
         }
-        // A range larger than the store must not take all credit before it is refused.
+        // A range larger than the store is refused before it can take all credit.
         if wanted > held.saturating_add(totals.blocks) {
             return Err(Error::NoSpace);
         }
-        // What is promised to this session counts, and what is promised to others and not used may yet be had. SharedFS gives
-        // what it has at hand: more is to be had as long as it gives anything.
+        // Credit of this session counts as space. Credit of other sessions may yet be freed. SharedFS gives
+        // what it has at hand, and may have more as long as it gives any.
         let missing = wanted - held;
         while self.session.credit_left() < missing {
             let limit = self.session.credit_limit();
@@ -97,7 +98,8 @@ impl Client {
         Ok(())
     }
 
-    /// Makes the file reach to `end`, if whoever is charged for it may have what `range` wants; one that does is touched.
+    /// Extends the file to `end`, if its payers have room for `range`. A file that already reaches there is
+    /// touched.
     fn extend(&self, file: &OpenFile, range: &Range<u64>, end: u64) -> Result<bool, Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
@@ -148,7 +150,7 @@ impl Client {
         })
     }
 
-    /// Whoever is charged for the file must have room for what it does not have of `range`.
+    /// Checks that the file's payers have room for what it does not have of `range`.
     fn check_quotas<'f>(
         &self,
         attempt: &Attempt<'_>,

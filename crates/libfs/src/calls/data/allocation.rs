@@ -3,16 +3,16 @@
 /// What `fallocate` does to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Allocation {
-    /// Makes sure of space, and that the file reaches to the range's end.
+    /// Ensures space, and extends the file to the range's end.
     Extend,
-    /// Makes sure of space; the size stays.
+    /// Ensures space; the size stays.
     KeepSize,
-    /// What the file has there reads as zeros; the size stays.
+    /// The range reads as zeros; the size stays.
     Punch,
-    /// As `Punch`, makes sure of space, and the file reaches to the range's end.
+    /// Like `Punch`; also ensures space, and extends the file to the range's end.
     Zero,
     /// Takes the range, of whole blocks, out of the file.
     Collapse,
-    /// Makes room of whole blocks in the file.
+    /// Inserts a range of whole blocks into the file.
     Insert,
 }

@@ -12,10 +12,10 @@ use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, InodeNumber};
 use cuesta_media::planted::Bug;
 use cuesta_media::{AccessError, UserSliceMut, planted};
 
-/// A block is not found half written so often, one look after the other.
+/// After this many wrong checksums in a row, a block is damaged rather than half written.
 const DOUBTS_MAX: u32 = 1000;
 
-/// Why a read cannot go on under the lock.
+/// Why a read cannot continue under the lock.
 enum ReadStop {
     Extents,
     Arena(ArenaId),
@@ -64,8 +64,8 @@ impl Client {
         Ok(bytes)
     }
 
-    /// The usual read: everything is known and mapped, the generation stands. It needs no gate: a resynchronisation
-    /// takes the inode's lock before it throws anything away.
+    /// The fast path: the content is known and mapped, and the generation stands. It needs no gate, because a
+    /// resynchronisation takes the inode's lock before it drops anything.
     #[inline]
     fn read_quickly(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: u64) -> Option<usize> {
         self.check_alive().ok()?;
@@ -175,7 +175,8 @@ impl Client {
         Ok((at - offset) as usize)
     }
 
-    /// Why the first byte from there could not be copied: because of the program's memory, or of the medium.
+    /// Why the first byte at `source` could not be copied: because of the program's memory, or because of the
+    /// medium.
     #[cold]
     fn why_faulted(&self, source: Source, inode: InodeNumber) -> ReadStop {
         let mut byte = [0];
@@ -196,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Copies out of one arena, as far as `out` and the arena reach.
+    /// Copies from one arena, as far as `out` and the arena reach.
     #[inline]
     fn read_arena(&self, address: u64, out: UserSliceMut<'_>) -> Result<Result<u64, AccessError>, ReadStop> {
         let geometry = self.session.geometry();
@@ -214,7 +215,7 @@ impl Client {
         Ok(mapping.read_user(offset, part).map(|()| bytes))
     }
 
-    /// Whether a block whose checksum was found to be wrong is damaged.
+    /// Asks SharedFS whether a block with a wrong checksum is damaged.
     #[cold]
     fn is_damaged(&self, inode: &Inode, address: BlockAddress) -> Result<bool, Error> {
         match self.session.ask(&Request::Verify { inode: inode.number, address })? {

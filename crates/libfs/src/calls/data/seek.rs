@@ -42,7 +42,7 @@ impl Client {
         Ok(self.stat_open(file)?.record.size)
     }
 
-    /// The first offset from `offset` on with data, or else in a hole. The file's own stays as it is.
+    /// The first offset from `offset` on with data, or in a hole. The file's own offset stays.
     pub fn find_boundary(&self, file: &OpenFile, offset: i64, data: bool) -> Result<u64, Error> {
         let offset = u64::try_from(offset).map_err(|_| Error::NoData)?;
         let inode = file.inode_ref();
@@ -54,7 +54,7 @@ impl Client {
                     return Ok(self.find_mapped(mapped, offset, data)?);
                 }
                 let Some(content) = state.file() else {
-                    // A directory's positions go on for ever, as ext4 has it.
+                    // A directory's positions have no end, as on ext4.
                     let is_directory = state.record.kind() == FileKind::Directory;
                     let found = if data { offset } else { i64::MAX as u64 };
                     return if is_directory { Ok(found) } else { Err(Error::Invalid.into()) };

@@ -1,7 +1,9 @@
-//! A write takes away what gives those who run a file the rights of its owner: set-id bits, and `security.capability`.
+//! A write takes away what gives the process that runs a file its owner's rights: set-id bits, and
+//! `security.capability`.
 //!
-//! Which set-id bits go depends on the writer ([`crate::paths::credentials::Writer`]), and capabilities always go. LibFS takes both
-//! before the content changes. A door whose kernel says who writes takes them by [`Client::take_rights_of`].
+//! Which set-id bits go depends on the writer ([`crate::paths::credentials::Writer`]). Capabilities always
+//! go. LibFS takes both away before the content changes. If the kernel writes for a process, its door calls
+//! [`Client::take_rights_of`].
 
 use crate::cache::inode::Inode;
 use crate::client::client::Client;
@@ -12,8 +14,7 @@ use cuesta_format::operation::Attributes;
 use cuesta_format::{FileKind, InodeNumber, Operation};
 
 impl Client {
-    /// Takes away what gives whoever runs the file rights (set-id bits, capabilities), before somebody else's content
-    /// goes under it.
+    /// Takes set-id bits and capabilities away, before another user's content replaces the file's.
     pub(crate) fn take_rights(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
         self.take_capability(inode)?;
         self.operate(|attempt| {
@@ -34,7 +35,7 @@ impl Client {
         })
     }
 
-    /// Does to a file what a write by `credentials` does before it writes. Says whether anything was taken.
+    /// Takes away what a write by `credentials` takes away, without writing. Says whether anything was taken.
     pub fn take_rights_of(&self, credentials: &Credentials, number: InodeNumber) -> Result<bool, Error> {
         let found = self.operate(|_attempt| {
             let (inode, kind) = self.find(credentials, Base::Inode(number), b"", false)?;

@@ -18,33 +18,34 @@ use cuesta_format::quota::Amounts;
 use cuesta_format::{FileKind, WRITE_BYTES_MAX};
 use cuesta_media::UserSlice;
 
-/// What became of a write.
+/// The outcome of one attempt to write.
 enum WriteOutcome {
     Whole {
         end: u64,
     },
-    /// The application's memory ended after so many bytes.
+    /// The application's memory ended after this many bytes.
     Faulted {
         copied: usize,
     },
     /// Set-id bits and capabilities must go first.
     Rights,
-    /// A file may be so many bytes longer only.
+    /// The file may grow by this many bytes only.
     Full {
         room: u64,
     },
-    /// It is in mapped mode.
+    /// The file is in mapped mode.
     Mapped(Arc<MappedFile>),
 }
 
 impl Client {
-    /// Writes at the file's offset (its end, if it was opened to append) and moves it. At most 16 MiB, all of it
-    /// one atomic entry; a longer write is short.
+    /// Writes at the file's offset (or at its end, if it was opened to append) and moves the offset. One
+    /// write is one atomic entry of at most 16 MiB. A longer write is short.
     pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
         self.write_appending(file, data, None, file.appends())
     }
 
-    /// Writes at `offset`, or else at the file's offset, which it moves; at the end, if it `appends`.
+    /// Writes at `offset`. Without one, writes at the file's offset and moves it. If it `appends`, writes at
+    /// the end.
     #[inline]
     pub fn write_appending(
         &self,
@@ -76,7 +77,7 @@ impl Client {
         self.write_appending(file, data, Some(offset), file.appends())
     }
 
-    /// Bytes written, and the offset behind them.
+    /// Answers the bytes written, and the offset behind them.
     #[inline]
     fn write_at(
         &self,
@@ -87,7 +88,7 @@ impl Client {
         self.write_within(file, data, at, self.file_limit())
     }
 
-    /// The same to a file that is not to grow beyond `limit`.
+    /// Like [`Client::write_appending`], for a file that must not grow beyond `limit`.
     #[inline]
     pub(crate) fn write_within(
         &self,
@@ -168,8 +169,9 @@ impl Client {
         limit: u64,
         ships: bool,
     ) -> Result<WriteOutcome, Halt> {
-        // Where an append goes is known under the lock. Few touch a block more than from a block's start: cheaper to debit that
-        // then than to give back what most do not need.
+        // The offset of an append is known only under the lock. Few appends touch a block more than a write
+        // from a block's start. Debiting that block then is cheaper than giving back what most appends do not
+        // need.
         attempt.prepare_effect(bytes, cost::of_write(at.unwrap_or(0), bytes as u64))?;
         let inode = file.inode_ref();
         let mut state = self.changing_or_ship(inode, ships)?;

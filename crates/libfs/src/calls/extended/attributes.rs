@@ -15,12 +15,12 @@ use crate::sharing::call_tags::EntryRole;
 use cuesta_format::operation::is_extended_name;
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Operation};
 
-/// What setting an extended attribute requires of it; neither: it may be there or not.
+/// What setting an extended attribute requires. Without a flag, the attribute may exist or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExtendedFlags {
-    /// It must not be there (`XATTR_CREATE`).
+    /// The attribute must not exist (`XATTR_CREATE`).
     pub create: bool,
-    /// It must be there (`XATTR_REPLACE`).
+    /// The attribute must exist (`XATTR_REPLACE`).
     pub replace: bool,
 }
 
@@ -45,7 +45,7 @@ impl Client {
         })
     }
 
-    /// The names of extended attributes, each with a zero byte behind it.
+    /// The names of extended attributes, each followed by a zero byte.
     pub fn list_extended(&self, credentials: &Credentials, target: Target<'_>) -> Result<Vec<u8>, Error> {
         self.operate(|_attempt| {
             let inode = self.target(credentials, target)?;
@@ -62,7 +62,7 @@ impl Client {
         })
     }
 
-    /// Gives a file an extended attribute, or one it has another value.
+    /// Sets an extended attribute.
     pub fn set_extended(
         &self,
         credentials: &Credentials,
@@ -90,7 +90,7 @@ impl Client {
         })
     }
 
-    /// Takes an extended attribute away.
+    /// Removes an extended attribute.
     pub fn remove_extended(
         &self,
         credentials: &Credentials,
@@ -106,7 +106,7 @@ impl Client {
         })
     }
 
-    /// Takes `security.capability` away before somebody else's content, or owner, comes under it.
+    /// Removes `security.capability` before the file gets another user's content, or another owner.
     pub(crate) fn take_capability(&self, inode: &Inode) -> Result<(), Error> {
         self.operate(|attempt| {
             if !self.reading(inode)?.may_hold_capability() {
@@ -157,7 +157,7 @@ impl Client {
         })
     }
 
-    /// Sets (or, without a value, removes) an attribute if `check` allows it, which knows them all.
+    /// Sets an attribute, or removes it (no value), if `check` allows it. `check` sees all attributes.
     pub(crate) fn change_extended_of<E: Into<Halt>>(
         &self,
         attempt: &mut Attempt<'_>,
@@ -166,7 +166,7 @@ impl Client {
         (name, value): (&[u8], Option<&[u8]>),
         check: impl Fn(&State, &ExtendedSet) -> Result<(), E>,
     ) -> Result<(), Halt> {
-        // Asked before room is made: the answer may be no.
+        // Checked before the entry is prepared, because the answer may be no.
         self.with_extended(inode, &check)?;
         let operation = match value {
             Some(value) => Operation::SetExtended { inode: inode.number, name, value },
@@ -177,7 +177,7 @@ impl Client {
         if state.released {
             return Err(Halt::Again);
         }
-        // Between the two looks the lease may have gone and come back without them.
+        // Between the two checks the session may have lost the lease and got it back without the attributes.
         let set = state.extended().ok_or(Halt::Again)?;
         check(&state, set).map_err(Into::into)?;
         let appended = attempt.append(&operation)?;

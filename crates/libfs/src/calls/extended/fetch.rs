@@ -10,7 +10,7 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{EXTENDED_BYTES_MAX, EXTENDED_NAMES_BYTES_MAX, InodeNumber};
 
 impl Client {
-    /// Whether an attribute fits: into the log, and beside the others.
+    /// Checks that an attribute fits into a log entry, and into the inode beside the others.
     pub(crate) fn check_extended_room(
         &self,
         state: &State,
@@ -30,7 +30,8 @@ impl Client {
         if fits { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// Shows the inode's extended attributes to `read`, fetching them first if need be. Within an attempt.
+    /// Calls `read` with the inode's extended attributes, after fetching them if needed. Call within an
+    /// attempt.
     pub(crate) fn with_extended<T, E: Into<Halt>>(
         &self,
         inode: &Inode,
@@ -46,15 +47,15 @@ impl Client {
         }
     }
 
-    /// Has an inode's extended attributes known. Within an attempt.
+    /// Fetches an inode's extended attributes, if they are not known. Call within an attempt.
     #[cold]
     pub(crate) fn fetch_extended_of(&self, inode: InodeNumber) -> Result<(), Halt> {
         let inode = self.cache.get_or_insert(inode);
         self.with_extended(&inode, |_, _| Ok::<(), Halt>(()))
     }
 
-    /// Fetches extended attributes that are not known yet. None of them is changed by what is in the log: whoever
-    /// changes one knows all. The inode's lock is held over the question, so that nobody does so meanwhile.
+    /// Fetches the extended attributes. The log changes none of them, because a session knows all before it
+    /// changes one. The inode stays locked over the question, so that no thread changes one meanwhile.
     fn fetch_extended(&self, inode: &Inode) -> Result<(), Error> {
         let mut state = inode.state.write();
         if state.lease.is_none() || state.extended().is_some() {

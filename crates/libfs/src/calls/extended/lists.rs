@@ -26,7 +26,7 @@ use cuesta_format::access_list::{
 use cuesta_format::{Operation, access_list};
 
 impl Client {
-    /// Gives a file a list, or (of no bytes, or no entries) takes it away.
+    /// Gives a file a list. A list of no bytes, or of no entries, removes it.
     pub(crate) fn set_list(
         &self,
         credentials: &Credentials,
@@ -75,7 +75,7 @@ impl Client {
             AccessListKind::Access.check_change(credentials, state, set, entries)?;
             self.check_list_room(state, set, AccessListKind::Access, kept)
         };
-        // Asked before room is made: the answer may be no.
+        // Checked before the entry is prepared, because the answer may be no.
         self.with_extended(inode, check)?;
         let operation = |mode| Operation::SetAccessList { inode: inode.number, mode, list: kept };
         attempt.prepare_effect(operation(0).body_bytes(), 0)?;

@@ -28,7 +28,7 @@ pub(super) enum Namespace {
 }
 
 impl Namespace {
-    /// Of a name, and whether there is something behind it.
+    /// The namespace of a name, and whether the name has a part behind the prefix.
     pub(super) fn of(name: &[u8]) -> (Namespace, bool) {
         let known = [
             (Namespace::User, &b"user."[..]),
@@ -44,7 +44,7 @@ impl Namespace {
     }
 }
 
-/// What is to become of an attribute.
+/// What a call does to an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttributeAccess<'a> {
     Read,
@@ -53,7 +53,7 @@ pub(super) enum AttributeAccess<'a> {
 }
 
 impl AttributeAccess<'_> {
-    /// Whether `credentials` may do it to the attribute `name` of an inode.
+    /// Whether `credentials` may do this to the attribute `name` of an inode.
     pub(super) fn check(self, credentials: &Credentials, state: &State, name: &[u8]) -> Result<(), Halt> {
         let record = &state.record;
         let writes = self != AttributeAccess::Read;
@@ -98,7 +98,8 @@ fn is_sticky(record: &InodeRecord) -> bool {
     record.kind() == FileKind::Directory && record.mode & libc::S_ISVTX != 0
 }
 
-/// Whether a value is one the kernel would take for a file's capabilities: their version and as many bytes as it has.
+/// Whether the kernel would accept the value as a file's capabilities: a known version, and the length that
+/// it has.
 fn holds_capabilities(value: &[u8]) -> bool {
     const EFFECTIVE: u32 = 1;
     const VERSION_2: (u32, usize) = (0x0200_0000, 20);

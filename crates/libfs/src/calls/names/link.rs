@@ -13,7 +13,8 @@ use crate::sync::{Arc, Ordering};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation};
 
 impl Client {
-    /// `link`. A file that was opened without a name gets its first. Answers with the file as it is then.
+    /// `link`. A file that was opened without a name gets its first one. Answers the file's record at that
+    /// moment.
     pub fn link(
         &self,
         credentials: &Credentials,
@@ -58,7 +59,7 @@ impl Client {
             if state.is_unlinked() && (state.released || state.record.parent == InodeNumber::NONE) {
                 return Err(Error::NotFound.into());
             }
-            // What counts for a directory's quota is what lies below it.
+            // A directory's quota counts everything below the directory.
             if state.record.tree != tree {
                 return Err(Error::CrossDevice.into());
             }

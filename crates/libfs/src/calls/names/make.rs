@@ -1,4 +1,4 @@
-//! NewInode inodes: `mkdir`, `mknod`, `symlink`, and the file that an `open` makes.
+//! Making inodes: `mkdir`, `mknod`, `symlink`, and the file that an `open` makes.
 
 use crate::cache::directory_content::{DirectoryContent, NameState, NameTarget};
 use crate::cache::file_content::FileContent;
@@ -18,7 +18,7 @@ use cuesta_format::quota::Amounts;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation, SYMLINK_BYTES_MAX};
 use std::cell::Cell;
 
-/// What is to be made.
+/// The inode to make.
 pub(crate) struct NewInode<'a> {
     pub(crate) kind: FileKind,
     pub(crate) mode: NewMode,
@@ -26,12 +26,13 @@ pub(crate) struct NewInode<'a> {
     pub(crate) target: &'a [u8],
     /// It counts as open from the moment it has a name.
     pub(crate) open: bool,
-    /// The number that it is to have, if that was reserved, until an attempt uses it.
+    /// The number that was reserved for it, until an attempt uses it.
     pub(crate) number: Option<&'a Cell<Option<InodeNumber>>>,
 }
 
 impl Client {
-    /// `mkdir`. Like all that make something, answers with what it made: who looks again may find that it is gone.
+    /// `mkdir`. Like all calls that make something, it answers the record of what it made. Another process
+    /// may remove it at once, so a second look could fail.
     pub fn make_directory(
         &self,
         credentials: &Credentials,
@@ -46,7 +47,7 @@ impl Client {
         self.make_at(credentials, base, path, &new_inode)
     }
 
-    /// `mknod`; `mode` has the kind and the permissions.
+    /// `mknod`; `mode` includes the kind.
     pub fn make_node(
         &self,
         credentials: &Credentials,
@@ -110,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Makes an inode under a name that was just seen not to exist.
+    /// Makes an inode under a name that the walk has just found free.
     pub(crate) fn make(
         &self,
         attempt: &mut Attempt<'_>,
@@ -120,7 +121,7 @@ impl Client {
         new_inode: &NewInode<'_>,
     ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
         let (list, record) = {
-            // Asked before a number is taken and room is made: the answer may be no.
+            // Checked before a number is taken and the entry is prepared, because the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
             let is_free = is_whiteout(new_inode.kind, new_inode.device);
@@ -133,7 +134,7 @@ impl Client {
         };
         charge_inode(attempt, credentials, &record)?;
         let number = match new_inode.number {
-            // An entry that a fence voided had it: whatever has that number is gone.
+            // A fence voided the entry that used the number, so an inode of that number is gone.
             Some(reserved) => reserved.get().ok_or(Error::Shipped(InodeNumber::NONE))?,
             None => attempt.number()?,
         };
@@ -158,7 +159,7 @@ impl Client {
         }
         let retired = self.session.retired();
         if parent.directory().is_none_or(|content| content.find(name, retired) != NameState::Absent) {
-            // In an incomplete directory a name that SharedFS was just asked for stays unknown.
+            // In an incomplete directory, a name that SharedFS has just denied stays unknown.
             let unknown = |content: &DirectoryContent| content.find(name, retired) == NameState::Unknown;
             if !parent.directory().is_some_and(unknown) {
                 return Err(Halt::Again);
@@ -199,7 +200,7 @@ impl Client {
         Ok((inode, record))
     }
 
-    /// Makes a file without a name, which counts as open; it may be given one later unless it is `exclusive`.
+    /// Makes a file without a name, which counts as open. It may get a name later, unless it is `exclusive`.
     pub(crate) fn make_unnamed(
         &self,
         attempt: &mut Attempt<'_>,
@@ -239,12 +240,12 @@ fn is_device(kind: FileKind) -> bool {
     matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice)
 }
 
-/// Whether this is one.
+/// Whether this is a whiteout.
 pub(crate) fn is_whiteout(kind: FileKind, device: u64) -> bool {
     kind == FileKind::CharacterDevice && device == 0
 }
 
-/// Whether names can be made in a directory, and by these credentials.
+/// Checks that names can be made in a directory, and with these credentials.
 pub(super) fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Halt> {
     if parent.is_unlinked() {
         return Err(Error::NotFound.into());
@@ -252,7 +253,7 @@ pub(super) fn check_can_make(credentials: &Credentials, parent: &State) -> Resul
     parent.check(credentials, WRITE | EXECUTE)
 }
 
-/// What is made in a directory, but for its number.
+/// The record of a new inode in a directory, without its number.
 fn new_record(
     attempt: &Attempt<'_>,
     credentials: &Credentials,
@@ -267,7 +268,7 @@ fn new_record(
     InodeRecord { tree: parent.record.tree, ..record }
 }
 
-/// Who makes something owns it.
+/// Charges the owner of a new inode, who is its maker.
 fn charge_inode(
     attempt: &mut Attempt<'_>,
     credentials: &Credentials,
@@ -280,12 +281,12 @@ fn charge_inode(
     attempt.charge(payers, Amounts { blocks: 0, inodes: 1 })
 }
 
-/// The default list that holds for what is made there: for everything but symbolic links.
+/// The default list for a new inode of this kind. Symbolic links have none.
 fn list_for(parent: &State, kind: FileKind) -> Result<&[u8], Halt> {
     if kind == FileKind::Symlink { Ok(b"") } else { parent.default_list() }
 }
 
-/// The name to make, if nothing has it.
+/// The name to make, if it is free.
 pub(super) fn new_name(found: &Resolved, directory: bool) -> Result<&Name, Error> {
     match (&found.last, &found.inode) {
         (LastName::Name(name), None) if directory || !found.slash => Ok(name),

@@ -93,8 +93,8 @@ impl Client {
         .and_then(|inode| self.release_if_closed(&inode))
     }
 
-    /// One name of an inode went, by an entry that ends at `logged`; with the last one it goes itself, unless it
-    /// is open.
+    /// Drops one name of an inode, by an entry that ends at `logged`. The inode ends with its last name,
+    /// unless it is open.
     pub(crate) fn lose_name(
         &self,
         inode: &Inode,
@@ -129,7 +129,7 @@ pub(crate) fn name_stands_for(directory: &State, name: &[u8], inode: InodeNumber
     matches!(name_state(directory, name, LogPosition(0)), NameState::Present(named) if named.inode == inode)
 }
 
-/// A directory that goes must hold nothing.
+/// Fails if the directory holds anything.
 pub(crate) fn check_empty(state: &State) -> Result<(), Error> {
     match state.directory() {
         Some(content) if !content.is_empty() || state.record.size > 0 => Err(Error::NotEmpty),

@@ -1,4 +1,4 @@
-//! Moving names.
+//! `rename` and `renameat2`.
 
 use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::{Inode, State};
@@ -13,7 +13,7 @@ use crate::paths::path::{Base, Follow, LastName, Name, Resolved};
 use crate::sync::{Arc, Ordering};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation};
 
-/// Deepest directory whose way to the root is followed.
+/// The depth up to which a directory's ancestors are followed.
 const DEPTH_MAX: u32 = 1 << 20;
 
 /// Flags of `renameat2`.
@@ -64,7 +64,7 @@ impl Client {
         })
     }
 
-    /// A path that ends in the `..` of the root: a rename refuses that name before it looks where it leads.
+    /// A path that ends in the `..` of the root. A rename refuses that name before it looks where it leads.
     fn found_above_root(&self, halt: Halt) -> Result<Resolved, Halt> {
         match halt {
             Halt::Failed(Error::Leaves { path, .. }) if is_parent(&path) => {}
@@ -138,7 +138,7 @@ impl Client {
         self.rename_locked(attempt, credentials, &moving)
     }
 
-    /// A directory must not move below itself. The tree above holds still: `moving` is held.
+    /// A directory must not move below itself. `moving` is held, so the tree above stands still.
     fn check_no_cycle(&self, moving: &Move<'_>) -> Result<(), Halt> {
         if self.is_above(moving.inode.number, moving.to)? {
             return Err(Error::Invalid.into());
@@ -151,7 +151,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether `above` is `directory` or one of those it lies in.
+    /// Whether `above` is `directory` or one of its ancestors.
     fn is_above(&self, above: InodeNumber, directory: &Arc<Inode>) -> Result<bool, Halt> {
         let mut at = Arc::clone(directory);
         for _ in 0..DEPTH_MAX {
@@ -214,7 +214,7 @@ impl Client {
             (state.record, state.check(credentials, WRITE | EXECUTE))
         };
         if replaced_number == inode.number {
-            // Two names of one inode: POSIX has nothing happen, whoever asks.
+            // Both names stand for the same inode. POSIX then does nothing, whatever the permissions are.
             return Ok(());
         }
         let (record, checked) = checked_to_move(credentials, locked.of(inode)?);
@@ -238,7 +238,8 @@ impl Client {
             }
         }
         if from.number != to.number {
-            // What counts for a directory's quota is what lies below it: who moves it across copies it.
+            // A directory's quota counts everything below the directory. A program that moves a file across
+            // copies it.
             if from_record.tree != to_record.tree {
                 return Err(Error::CrossDevice.into());
             }
@@ -308,20 +309,21 @@ impl Client {
     }
 }
 
-/// An inode's attributes, and whether it may move to another directory: a directory is written to, its `..` changes.
+/// An inode's record, and whether it may move to another directory. A directory must be writable for that,
+/// because its `..` changes.
 fn checked_to_move(credentials: &Credentials, state: &State) -> (InodeRecord, Result<(), Halt>) {
     let is_directory = state.kind() == FileKind::Directory;
     (state.record, if is_directory { state.check(credentials, WRITE) } else { Ok(()) })
 }
 
-/// How the link counts of the old and the new parent change: each sub-directory's `..` is a link.
+/// How the link counts of the old and the new parent change: the `..` of each sub-directory is a link.
 fn link_moves(moving: &Move<'_>) -> (i32, i32) {
     let moved = i32::from(moving.is_directory);
     let other = i32::from(moving.replaced_is_directory);
     if moving.exchange { (other - moved, moved - other) } else { (-moved, moved - other) }
 }
 
-/// Whether a path that leaves the store ends where it leaves.
+/// Whether a path that leaves the store ends there.
 fn is_parent(path: &[u8]) -> bool {
     path.strip_prefix(b"..").is_some_and(|behind| behind.iter().all(|&byte| byte == b'/'))
 }

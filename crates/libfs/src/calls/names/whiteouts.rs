@@ -1,14 +1,16 @@
-//! `RENAME_WHITEOUT`: a rename that leaves a whiteout, a character device 0:0, where the name was. A union file system with its
-//! upper directory here says so that what lies below is gone.
+//! `RENAME_WHITEOUT`: a rename that leaves a whiteout, a character device 0:0, at the old name. A union file
+//! system whose upper directory is here marks deleted files of lower directories so.
 //!
-//! The log has no entry for both, so it gets several in an order that loses nothing. Recovery takes a beginning of them:
+//! No single log entry does both, so the call logs several, in an order in which a crash loses nothing.
+//! Recovery takes a prefix of them:
 //!
 //! | the new name | first | then | a crash between them leaves |
 //! |---|---|---|---|
 //! | is not there | the whiteout is made under it | both names change places | both, each under the other's name: nothing was renamed |
 //! | is there | the whiteout is made under a name of its own | the rename, and the whiteout takes the old name | the whiteout under its own name |
 //!
-//! By the mount the kernel has both directories locked meanwhile. Programs at the other door can see what lies between.
+//! On a mount, the kernel has both directories locked meanwhile. Programs at the other door can see the steps
+//! between.
 
 use crate::calls::names::rename::RenameFlags;
 use crate::client::client::Client;
@@ -17,10 +19,10 @@ use crate::paths::credentials::Credentials;
 use crate::paths::path::Base;
 use cuesta_format::InodeRecord;
 
-/// A whiteout's mode: nobody may open it.
+/// The mode of a whiteout: no user may open it.
 const MODE: u32 = libc::S_IFCHR;
 
-/// What a whiteout's own name begins with.
+/// The prefix of a whiteout's temporary name.
 const PREFIX: &[u8] = b".cuesta-whiteout-";
 
 impl Client {
@@ -35,7 +37,7 @@ impl Client {
         let moved = self.stat(credentials, old.0, old.1, false)?.record;
         match self.stat(credentials, new.0, new.1, false) {
             Ok(_) if no_replace => return Err(Error::Exists),
-            // Two names of one inode: nothing happens.
+            // Both names stand for one inode: nothing happens.
             Ok(found) if found.record.inode == moved.inode => return Ok(()),
             Ok(_) => return self.replace_leaving_whiteout(credentials, old, new),
             Err(Error::NotFound) => {}
@@ -61,7 +63,7 @@ impl Client {
     ) -> Result<(), Error> {
         let slash = old.1.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let name = |number: u64| [&old.1[..slash], PREFIX, number.to_string().as_bytes()].concat();
-        // A whiteout that a crash left has its name still.
+        // A whiteout that a crash left still has its temporary name.
         let made = (0..).map(name).find_map(|path| match self.make_whiteout(credentials, (old.0, &path)) {
             Ok(_) => Some(Ok(path)),
             Err(Error::Exists) => None,
@@ -70,13 +72,13 @@ impl Client {
         let path = made.ok_or(Error::NoSpace)??;
         let done = self.rename(credentials, old, new, RenameFlags::default());
         self.unmake_whiteout_unless(done, credentials, (old.0, &path))?;
-        // What has the old name by now is another door's, and stays.
+        // If the old name exists again, another process made it, and it stays.
         let no_replace = RenameFlags { no_replace: true, ..RenameFlags::default() };
         let left = self.rename(credentials, (old.0, &path), old, no_replace);
         self.unmake_whiteout_unless(left, credentials, (old.0, &path))
     }
 
-    /// Everybody who may make a name may make a whiteout.
+    /// A process that may make a name may make a whiteout.
     fn make_whiteout(
         &self,
         credentials: &Credentials,
@@ -92,7 +94,7 @@ impl Client {
         (base, path): (Base<'_>, &[u8]),
     ) -> Result<(), Error> {
         if done.is_err() {
-            // The call has failed already; the whiteout is in nobody's way.
+            // The call has failed already, and the whiteout does no harm.
             let _ = self.unlink(credentials, base, path);
         }
         done
