@@ -1,6 +1,6 @@
-//! Times the paths that must be lean, on a store in /dev/shm with SharedFS digesting in this process, as the daemon
-//! does. `hot_paths [NAME]` runs one of them only, for a profiler. The second figure is the processor time of the
-//! calling thread: what a sustained rate costs beyond it is waiting for the digest.
+//! Times the paths that must be lean, on a store in /dev/shm with SharedFS digesting in this process, as the
+//! daemon does. `hot_paths [NAME]` runs one of them only, for a profiler. The second figure is the processor
+//! time of the calling thread. A sustained rate also includes waits for the digest.
 
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
@@ -170,14 +170,14 @@ fn read_random(client: &Client, file: &cuesta_libfs::OpenFile, rounds: u64) -> R
     Ok(start.end(rounds))
 }
 
-/// From arenas.
+/// Reads from arenas.
 fn pread_4k(client: &Client) -> Result<Timed, Error> {
     let file = filled(client)?;
     read_random(client, &file, 20_000)?;
     read_random(client, &file, 1_000_000)
 }
 
-/// From arenas and the log, scattered by overwriting.
+/// Reads from arenas and the log, scattered by overwriting.
 fn pread_4k_fresh(client: &Client) -> Result<Timed, Error> {
     let file = filled(client)?;
     let buffer = vec![9; 4096];

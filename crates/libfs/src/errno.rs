@@ -1,4 +1,4 @@
-//! What goes wrong, and the one table that turns it into an error number.
+//! Every error, and the one table that turns it into an error number.
 
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Refusal, Response};
@@ -97,7 +97,7 @@ pub enum Error {
     /// SharedFS failed, or its answer makes no sense.
     #[error("the daemon failed: {0}")]
     Daemon(String),
-    /// What the store holds of a file is not what was written to it.
+    /// The content of a file in the store is not the content that was written.
     #[error("the content of inode {0} is damaged")]
     Content(InodeNumber),
     /// The path leads to a named pipe that may be opened. The kernel opens the file that stands in for it
@@ -123,7 +123,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error number an application sees. [`Error::Leaves`], [`Error::Pipe`], [`Error::Shipped`] and [`Error::Withdrawn`] never reach one.
+    /// The error number an application sees. [`Error::Leaves`], [`Error::Pipe`], [`Error::Shipped`] and
+    /// [`Error::Withdrawn`] never reach one.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

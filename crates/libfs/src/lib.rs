@@ -15,12 +15,12 @@
 //! | [`mount`] | what only a mount needs |
 //! | `errno` | every error, and the one table of error numbers |
 //!
-//! A write goes down this list: `calls::data::write`, then an entry of the log by `client::attempt`, then the overlay in
-//! `cache::file_content`. SharedFS digests the log later, and `log::retire` lets go of it.
+//! A write goes down this list: `calls::data::write`, then an entry of the log by `client::attempt`, then the
+//! overlay in `cache::file_content`. SharedFS digests the log later, and `log::retire` lets go of it.
 //!
-//! What is cached is the present truth under leases. The log is written for SharedFS and recovery. The library never
-//! panics on what SharedFS, a log or an application hands it, and starts no thread. It knows nothing of descriptors,
-//! `struct stat` or paths outside the store: those belong to a door.
+//! Cached state is the present truth under leases. The log is written for SharedFS and recovery. The library
+//! never panics on what SharedFS, a log or an application hands it, and starts no thread. It knows nothing of
+//! descriptors, `struct stat` or paths outside the store: those belong to a door.
 
 mod cache;
 mod calls;

@@ -1,5 +1,5 @@
-//! Access control lists, in the log, digested, recovered, and passed from session to session. What a call answers is what
-//! Linux 6.18 answered on ext4; `preload/tests/same/scripts/access_lists.sh` asks both.
+//! Access control lists, in the log, digested, recovered, and passed from session to session. The expected
+//! answers are those of Linux 6.18 on ext4; `preload/tests/same/scripts/access_lists.sh` asks both.
 
 use crate::common::{Caller, Store, root, small};
 use cuesta_format::SessionId;
@@ -70,7 +70,7 @@ fn make(caller: &Caller, path: &str, bits: u32) {
     caller.client.close(file.unwrap()).unwrap();
 }
 
-/// Looks over what the only client, which `caller` has as well, leaves behind.
+/// Checks the store after the only client (also `caller`'s) has ended.
 fn finish(store: Store, client: Arc<Client>, callers: impl IntoIterator<Item = Caller>) {
     client.digest().unwrap();
     client.detach();
@@ -117,7 +117,7 @@ fn a_list_and_the_mode_go_together() {
 }
 
 #[test]
-fn what_is_made_gets_the_default_list_instead_of_the_umask() {
+fn a_new_inode_gets_the_default_list_instead_of_the_umask() {
     let store = Store::new(small());
     let client = store.attach();
     let (caller, other) = (root(&client), user(&client, 1000));
@@ -215,9 +215,10 @@ fn long_lists_are_learned_before_they_judge() {
     assert_eq!(set(&one, "d/f", ACCESS_LIST, &encode(&too_long)), Err(Error::NoSpace));
 }
 
-/// What somebody who may search a directory learned is not there is kept for the whole session, and told to nobody else.
+/// A lookup that a permitted user made stays in the session's cache, and is shown to no user without
+/// permission.
 #[test]
-fn what_is_not_there_is_told_to_who_may_search() {
+fn only_users_who_may_search_learn_that_a_name_is_missing() {
     for in_one_session in [true, false] {
         for digests in [true, false] {
             let what = format!("one session: {in_one_session}, digested: {digests}");
@@ -249,7 +250,7 @@ fn what_is_not_there_is_told_to_who_may_search() {
             owner.unlink("d/f").unwrap();
             assert_eq!(both(), (Err(Error::NotFound), Err(Error::Denied)), "{what}");
             allow(1);
-            // Who is refused first learns nothing that would be true later.
+            // A refused caller first learns nothing that would be true later.
             assert_eq!(other.stat("d/g").err(), Some(Error::NotFound), "{what}");
             owner.write_file("d/g", b"content").unwrap();
             assert_eq!(other.stat("d/g").map(drop), Ok(()), "{what}");
@@ -257,7 +258,7 @@ fn what_is_not_there_is_told_to_who_may_search() {
     }
 }
 
-/// A link behind which something happens once so many questions were answered.
+/// A link that runs something else after a number of questions.
 struct Meddled {
     inner: crate::common::InProcess,
     questions_left: u32,
@@ -275,7 +276,8 @@ impl Link for Meddled {
     }
 }
 
-/// A list that is too long to come along is asked for; when its file is replaced meanwhile there is a file all the same.
+/// A list too long to come along is fetched. If its file is replaced meanwhile, the path still leads to a
+/// file.
 #[test]
 fn a_file_that_is_replaced_while_its_list_is_learned_is_there() {
     let mut meddled = 0;

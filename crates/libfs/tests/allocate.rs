@@ -36,7 +36,7 @@ fn a_range_is_extended_kept_punched_and_zeroed() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error() {
+fn impossible_ranges_are_errors() {
     let store = Store::new(small());
     let client = store.attach();
     let call = root(&client);
@@ -51,7 +51,7 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(call.read_file("f").unwrap(), b"x");
 }
 
-/// Else the room of the store would be promised to the refused session until it gives it back.
+/// Otherwise the refused session would hold the store's room as credit until it gives it back.
 #[test]
 fn a_range_larger_than_the_store_is_refused_and_takes_no_room() {
     let geometry = Geometry { nvm_bytes: 64 << 20, arena_bytes: 8 << 20, ..Geometry::default() };
@@ -67,7 +67,7 @@ fn a_range_larger_than_the_store_is_refused_and_takes_no_room() {
     assert_eq!(client.statfs().unwrap().blocks_promised, totals.blocks_promised);
 }
 
-/// Small files leave sessions promises that they have not used, and arenas are still to be laid out.
+/// Small files leave sessions unused credit, and arenas are still to be laid out.
 #[test]
 fn all_that_is_said_to_be_free_can_be_had() {
     let geometry = Geometry { nvm_bytes: 64 << 20, arena_bytes: 8 << 20, ..Geometry::default() };
@@ -77,7 +77,7 @@ fn all_that_is_said_to_be_free_can_be_had() {
     for number in 0..40 {
         call.write_file(&format!("f{number}"), &[number as u8; 20_000]).unwrap();
         beside.write_file(&format!("g{number}"), b"small").unwrap();
-        // What another session has written takes its room when it is digested.
+        // Another session's writes take their room when they are digested.
         other.digest().unwrap();
         let bytes = client.statfs().unwrap().blocks_free * BLOCK_BYTES;
         let file = call.open("all", O_CREAT | O_RDWR).unwrap();
@@ -89,7 +89,7 @@ fn all_that_is_said_to_be_free_can_be_had() {
         client.close(file).unwrap();
         call.unlink("all").unwrap();
     }
-    // And it can be written.
+    // And the room can be written.
     let blocks = client.statfs().unwrap().blocks_free;
     let file = call.open("all", O_CREAT | O_RDWR).unwrap();
     client.allocate(&file, Allocation::Extend, 0, (blocks * BLOCK_BYTES) as i64).unwrap();

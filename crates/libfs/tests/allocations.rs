@@ -1,6 +1,7 @@
-//! What the hot paths allocate: nothing; and what making a file does.
+//! Allocations of the hot paths (none), and of making a file.
 //!
-//! Counted on the calling thread. SharedFS runs on it as well, when it is asked something: that does not count.
+//! The test counts on the calling thread. SharedFS runs on that thread, too, when it answers a question, and
+//! its allocations do not count.
 
 mod common;
 
@@ -25,22 +26,22 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: our caller keeps the allocator's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: our caller keeps the allocator's contract.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: our caller keeps the allocator's contract.
         unsafe { System.realloc(memory, layout, bytes) }
     }
 }
@@ -48,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A link on whose other side nothing is counted.
+/// A link whose other side is not counted.
 struct Uncounted<L>(L);
 
 impl<L: Link> Uncounted<L> {
@@ -88,7 +89,7 @@ fn allocations(mut operation: impl FnMut(u64)) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-/// Digests in the middle of the work, and lets `operation` take the report and begin to let go of the log.
+/// Digests in the middle of the work. `operation` then takes the report and begins to retire the log.
 fn digest_amid(store: &Store, mut operation: impl FnMut(u64)) {
     (0..2 * ROUNDS).for_each(&mut operation);
     store.shared.digest_step().unwrap();
@@ -138,7 +139,7 @@ fn writing_and_reading_allocate_nothing() {
     assert_eq!(allocations(stat), 0, "stat");
 }
 
-/// Names of 30 bytes and less take no memory of their own; the table they are in grows now and then.
+/// Names of up to 30 bytes are stored inline. The table that holds them grows now and then.
 #[test]
 fn making_a_file_allocates_its_inode_and_its_open_file() {
     let store = Store::new(Geometry { nvm_bytes: 256 << 20, ..Geometry::default() });
@@ -171,7 +172,7 @@ fn making_a_file_allocates_its_inode_and_its_open_file() {
     assert!(call.list(".").unwrap().is_empty());
 
     let made = allocations(make);
-    // How often it asks for more credit and numbers is the load's to say, too.
+    // How often it asks for more credit and numbers depends on the load, too.
     assert!((2 * ROUNDS..2 * ROUNDS + ROUNDS / 25).contains(&made), "create: {made} of {ROUNDS}");
     let renamed = allocations(rename);
     assert!(renamed <= ROUNDS / 50, "rename: {renamed} of {ROUNDS}");

@@ -1,4 +1,5 @@
-//! Calls that a session executes for callers: the entry by which one takes effect carries its tag, and no other does.
+//! Calls that a session executes for callers: the entry by which a call takes effect carries its tag, and no
+//! other entry does.
 
 use crate::common::*;
 use cuesta_format::{CallRecord, CallSlot, CallTag, CallerId};
@@ -37,7 +38,7 @@ fn each_call_that_takes_effect_leaves_its_number() {
     caller.mkdir("gone").unwrap();
     let gone = caller.stat("gone").unwrap().inode;
     client.digest().unwrap();
-    assert_eq!(last(&client, 0), None, "nobody's calls");
+    assert_eq!(last(&client, 0), None, "no caller's calls");
     let value = [&[0, 0, 0, 2][..], &[0; 16]].concat();
     let none = ExtendedFlags::default();
     let append = |caller: &Caller| {
@@ -121,7 +122,7 @@ fn each_call_that_takes_effect_leaves_its_number() {
         };
         assert_eq!(record, CallRecord { number, process: 0, value, end }, "{name}");
     }
-    // Nobody's calls leave nothing, also in this thread.
+    // A call without a tag leaves no record, also in this thread.
     caller.mkdir("nobody's").unwrap();
     assert_eq!(last(&client, 0).unwrap().number, calls.len() as u64);
     client.forget_caller(tag(0, 0).slot.caller).unwrap();
@@ -129,16 +130,16 @@ fn each_call_that_takes_effect_leaves_its_number() {
 }
 
 #[test]
-fn a_session_that_executes_nobody_s_calls_carries_no_tag() {
+fn a_session_without_callers_carries_no_tag() {
     let store = Store::new(small());
     let client = store.attach();
     tagged(tag(0, 1), || root(&client).mkdir("made").unwrap());
     assert_eq!(last(&client, 0), None);
 }
 
-/// What gives the file's owner's rights is taken before the write, which is not allowed then: the call took no effect.
+/// The write clears the file's privileges first, and is then refused: the call took no effect.
 #[test]
-fn what_a_call_logs_beside_its_effect_carries_no_tag() {
+fn only_the_effect_of_a_call_carries_its_tag() {
     let store = Store::new(small());
     let client = executing(&store);
     let caller = root(&client);
@@ -167,7 +168,7 @@ fn what_a_call_logs_beside_its_effect_carries_no_tag() {
     assert_eq!(append(2), Ok(1));
     assert_eq!(last(&client, 0), Some(CallRecord { number: 2, process: 0, value: 1, end: 8 }));
 
-    // A file that is closed after it lost its name is released by an entry of its own.
+    // An entry of its own releases a file that is closed after it lost its name.
     let file = caller.open("f", libc::O_RDONLY).unwrap();
     caller.unlink("f").unwrap();
     tagged(tag(0, 3), || client.close(file).unwrap());
@@ -211,7 +212,7 @@ impl CallingProcess for Gone {
     }
 }
 
-/// The program that comes after a killed one relies on its end: nothing of it may come later.
+/// The program after a killed one relies on its end: no change of it may come later.
 #[test]
 fn a_call_whose_process_has_ended_takes_no_effect() {
     let store = Store::new(small());
@@ -248,7 +249,7 @@ fn a_call_whose_process_has_ended_takes_no_effect() {
     assert_eq!(caller.stat("f").unwrap(), before);
     assert_eq!(caller.read_file("f").unwrap(), b"content");
     assert_eq!(caller.stat("made").unwrap_err(), Error::NotFound);
-    // The thread is nobody's behind them, and what is its own goes on.
+    // After the calls the thread has no tag, and its own calls work.
     caller.mkdir("made").unwrap();
     caller.rmdir("d").unwrap();
 }

@@ -8,7 +8,7 @@ use cuesta_sharedfs::Options;
 use libc::{O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
 #[test]
-fn what_is_written_is_read_before_and_after_a_digest() {
+fn writes_are_read_before_and_after_a_digest() {
     let store = Store::new(small());
     let client = store.attach();
     let call = root(&client);
@@ -38,7 +38,7 @@ fn offsets_appends_and_holes() {
     assert_eq!(client.seek(&file, 10_000, Whence::End), Ok(10_003));
     assert_eq!(write(b"xyz"), Ok(3));
     assert_eq!(client.seek(&file, 0, Whence::Data), Ok(0));
-    // What is a hole and what is not goes by blocks.
+    // Holes and data end at block boundaries.
     assert_eq!(client.seek(&file, 3, Whence::Hole), Ok(4096));
     assert_eq!(client.seek(&file, 3, Whence::Data), Ok(3));
     assert_eq!(client.seek(&file, 5000, Whence::Data), Ok(8192));
@@ -283,7 +283,7 @@ fn a_bad_buffer_is_an_error_and_leaves_the_file_alone() {
     let call = root(&client);
     call.write_file("f", b"hello").unwrap();
     let file = call.open("f", O_RDWR).unwrap();
-    // SAFETY: an address that is never mapped: the copy recovers from the fault.
+    // SAFETY: the address is never mapped, and the copy recovers from the fault.
     let (bad_in, mut bad_out) = unsafe {
         (
             cuesta_media::UserSlice::new(std::ptr::without_provenance(4096), 10),
@@ -299,9 +299,9 @@ fn a_bad_buffer_is_an_error_and_leaves_the_file_alone() {
     assert_eq!(client.pread(&file, &mut bad_out, 0), Err(Error::Fault));
 }
 
-/// More than a session has room for beforehand.
+/// More than a session has credit for in advance.
 #[test]
-fn what_was_just_freed_is_free() {
+fn freed_blocks_are_free_at_once() {
     const FILES: usize = 40;
     const BLOCKS: u64 = 100;
     let store = Store::new(small());
@@ -320,7 +320,7 @@ fn what_was_just_freed_is_free() {
     assert!(after - with > FILES as u64 / 2 * BLOCKS, "{with} blocks were free, and {after} are");
 }
 
-/// So that a door may answer an fsync by itself.
+/// A door may then answer an fsync by itself.
 #[test]
 fn in_memory_nothing_is_left_to_sync_as_long_as_the_session_stands() {
     let on = |medium| Store::on(medium, small(), Options::default());

@@ -1,4 +1,5 @@
-//! Quotas of directories: what lies at and below one counts for it, however it came there, and never exceeds its limits.
+//! Quotas of directories: everything at and below a directory counts for it, however it came there, and never
+//! exceeds its limits.
 
 use crate::common::quota::{ANNA, BERT, BLOCK, check, quotas, set, store, user, write};
 use crate::common::{Caller, InProcess, root};
@@ -10,7 +11,7 @@ use cuesta_sharedfs::SharedFs;
 use libc::{O_CREAT, O_DIRECTORY, O_RDWR, O_WRONLY};
 use std::sync::Arc;
 
-/// Sets limits of a directory, which need not have had any.
+/// Sets limits of a directory, with or without earlier ones.
 fn limit(shared: &SharedFs, path: &str, blocks: u64, inodes: u64) {
     let limits = Some(Amounts { blocks, inodes });
     assert_eq!(set(shared, Limited::Directory(path.into()), limits), Response::Done);
@@ -20,7 +21,7 @@ fn unlimit(shared: &SharedFs, path: &str) {
     assert_eq!(set(shared, Limited::Directory(path.into()), None), Response::Done);
 }
 
-/// What counts for a directory; `None`: it has no quota.
+/// The amounts that count for a directory; `None`: it has no quota.
 fn counted(shared: &SharedFs, path: &str) -> Option<Amounts> {
     let found = quotas(shared)
         .into_iter()
@@ -32,7 +33,7 @@ fn amounts(blocks: u64, inodes: u64) -> Option<Amounts> {
     Some(Amounts { blocks, inodes })
 }
 
-/// Writes blocks one by one until that is refused; answers how many there are then.
+/// Writes blocks one by one until a write is refused. Answers how many there are then.
 fn fill(caller: &Caller, path: &str) -> usize {
     let mut blocks = 0;
     loop {
@@ -60,7 +61,7 @@ fn open_to_all() -> cuesta_libfs::SetAttributes {
 }
 
 #[test]
-fn whoever_writes_below_shares_the_limit() {
+fn all_writers_below_share_the_limit() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     let (admin, anna, bert) = (root(&client), user(&client, ANNA), user(&client, BERT));
@@ -81,14 +82,14 @@ fn whoever_writes_below_shares_the_limit() {
     let unnamed = client.open(&anna.who, Base::Root, b"d", UNNAMED | O_DIRECTORY | O_RDWR, 0o600);
     assert_eq!(unnamed.err(), Some(Error::NoSpace));
     anna.unlink("d/a/b/anna").unwrap();
-    assert_eq!(fill(&bert, "d/a/again"), 100, "what was freed is free at once");
+    assert_eq!(fill(&bert, "d/a/again"), 100, "freed blocks are free at once");
     assert_eq!(counted(&shared, "d"), amounts(200, 8));
     drop((admin, anna, bert, shared));
     check(store, vec![client]);
 }
 
 #[test]
-fn what_lies_there_counts_from_the_moment_it_is_set() {
+fn existing_content_counts_from_the_moment_the_limit_is_set() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     let admin = root(&client);
@@ -97,7 +98,7 @@ fn what_lies_there_counts_from_the_moment_it_is_set() {
         write(&admin, path, 0, blocks * BLOCK).unwrap();
     }
     admin.link("beside/four", "d/hard").unwrap();
-    // One of it is open, one is in nobody's log any more, and all are cached.
+    // One is open, one is no longer in any log, and all are cached.
     let open = admin.open("d/a/two", O_WRONLY).unwrap();
     client.digest().unwrap();
     write(&admin, "d/a/late", 0, 5 * BLOCK).unwrap();
@@ -154,7 +155,7 @@ fn names_do_not_cross_its_border() {
     admin.rename("d/f", "d/a/f").unwrap();
     admin.link("d/a/f", "d/hard").unwrap();
     admin.rename_with("d/a", "d/empty", exchange).unwrap();
-    // The directory itself lies where it lay.
+    // The directory itself stays in its place.
     admin.rename("d", "beside/d").unwrap();
     assert_eq!(counted(&shared, "d"), None);
     assert_eq!(counted(&shared, "beside/d"), amounts(1, 5));
@@ -185,7 +186,7 @@ fn the_innermost_is_the_one_that_counts() {
     assert_eq!(write(&admin, "d/in/deep/x", 0, 1), Err(Error::NoSpace));
     unlimit(&shared, "d/in");
     assert_eq!((counted(&shared, "d"), counted(&shared, "d/in")), (amounts(101, 9), None));
-    // With the last of them the store's own directory is one.
+    // With the last limit, the store's root directory has one.
     limit(&shared, "", 1000, 0);
     assert_eq!(counted(&shared, ""), amounts(0, 1));
     drop((admin, shared));
@@ -248,7 +249,7 @@ fn a_quota_goes_with_its_directory() {
     admin.rmdir("d").unwrap();
     assert_eq!(counted(&shared, "d"), None);
     let data = vec![1; 16 * BLOCK];
-    assert_eq!(client.pwrite(&open, &[data.as_slice().into()], 0), Ok(16 * BLOCK), "nobody limits it");
+    assert_eq!(client.pwrite(&open, &[data.as_slice().into()], 0), Ok(16 * BLOCK), "it has no limit");
     client.close(open).unwrap();
     make_all(&admin, &["d"]);
     assert_eq!(counted(&shared, "d"), None);
@@ -267,13 +268,13 @@ fn limits_go_with_the_directory_and_its_number() {
     admin.rmdir("d").unwrap();
     client.digest().unwrap();
     let whole = client.statfs().unwrap();
-    assert_eq!(client.statfs_in(tree).unwrap(), whole, "nobody's size");
+    assert_eq!(client.statfs_in(tree).unwrap(), whole, "it has no size of its own");
     make_all(&admin, &["d"]);
     let fresh = admin.stat("d").unwrap();
     assert!(fresh.inode != tree && fresh.tree == InodeNumber::NONE);
     write(&admin, "d/f", 0, 16 * BLOCK).unwrap();
     client.digest().unwrap();
-    // Nor does the next daemon find any.
+    // The next daemon finds none, either.
     let shared = store.take_over();
     let next = Client::attach(Box::new(InProcess::of(&shared, SessionId(0))), "test").unwrap();
     assert!(quotas(&shared).iter().all(|quota| !matches!(quota.payer, Payer::Tree(_))));
@@ -282,7 +283,7 @@ fn limits_go_with_the_directory_and_its_number() {
     assert_eq!(root(&next).stat("d/g").unwrap().tree, InodeNumber::NONE);
 }
 
-/// Who asks again and again what others left of a directory has their logs digested a part of the time only.
+/// A session that asks often for a directory that others change does not make them digest each time.
 #[test]
 fn questions_about_its_size_do_not_cost_others() {
     let (store, client) = store();
@@ -308,7 +309,7 @@ fn questions_about_its_size_do_not_cost_others() {
 }
 
 #[test]
-fn what_is_no_directory_has_none() {
+fn only_directories_have_quotas() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     let admin = root(&client);
@@ -324,7 +325,7 @@ fn what_is_no_directory_has_none() {
 }
 
 #[test]
-fn it_survives_the_daemon_and_counts_what_only_logs_hold() {
+fn it_survives_the_daemon_and_counts_undigested_changes() {
     let (store, client) = store();
     let admin = root(&client);
     make_all(&admin, &["d"]);

@@ -1,6 +1,6 @@
-//! A medium that is played reaches the sessions, which share its channels with each other and with SharedFS.
+//! An emulated medium reaches the sessions, which share its channels with each other and with SharedFS.
 //!
-//! Nothing here is timed: whether somebody used a channel stands in the memory that is shared of it.
+//! Nothing here is timed: the shared memory of a channel shows its use.
 
 use crate::common::{Caller, Store, root, small};
 use cuesta_format::SessionId;
@@ -18,7 +18,7 @@ impl Channels {
         Channels(Mapping::open(&path, Protection::ReadWrite, Medium::Memory).unwrap())
     }
 
-    /// Whether anybody read, and whether anybody wrote, since they were last asked.
+    /// Whether a session read, and whether a session wrote, since the last call.
     fn used(&self) -> (bool, bool) {
         let [read, written] =
             [0, 64].map(|offset| self.0.atomic_u64(offset).unwrap().swap(0, Ordering::Relaxed) != 0);
@@ -26,7 +26,7 @@ impl Channels {
     }
 }
 
-/// Nothing is played on a disk, whatever medium the other tests are on.
+/// The store is in memory, whatever medium the other tests use: nothing is emulated on a disk.
 fn store(profile: &str) -> Store {
     let emulate = profile.parse().unwrap();
     Store::on(Medium::Memory, small(), Options { emulate, ..Options::default() })
@@ -44,7 +44,7 @@ fn writes_and_reads_of_sessions_go_over_the_channels() {
     for (client, name) in [(&one, "a"), (&other, "b")] {
         let caller = root(client);
         channels.used();
-        // SharedFS does nothing here that is not asked for: it is the log that this goes into, and is read from.
+        // SharedFS digests nothing unasked here, so the data is written to and read from the log.
         caller.write_file(name, &[7; 5000]).unwrap();
         assert!(channels.used().1, "the log was written");
         assert_eq!(bytes(&caller, name), 5000);
@@ -53,7 +53,7 @@ fn writes_and_reads_of_sessions_go_over_the_channels() {
 }
 
 #[test]
-fn digests_and_what_sessions_read_of_arenas_go_over_the_channels() {
+fn digests_and_reads_of_arenas_use_the_channels() {
     let store = store("optane-pmm");
     let channels = Channels::of(&store);
     let client = store.attach();
@@ -71,7 +71,7 @@ fn digests_and_what_sessions_read_of_arenas_go_over_the_channels() {
 }
 
 #[test]
-fn a_daemon_tells_what_it_plays() {
+fn a_daemon_tells_the_medium_that_it_emulates() {
     let store = store("optane-pmm");
     let plays = |shared: &SharedFs| match shared.handle(SessionId::NOBODY, &Request::Status, &mut Vec::new())
     {

@@ -1,5 +1,5 @@
-//! Extended attributes, in the log, digested, recovered, and passed from session to session. What a call answers is
-//! what Linux 6.18 answered on ext4.
+//! Extended attributes, in the log, digested, recovered, and passed from session to session. The expected
+//! answers are those of Linux 6.18 on ext4.
 
 use crate::common::{CONTENT_CHANGES, Caller, Change, Store, root, small};
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Geometry};
@@ -47,7 +47,7 @@ fn user(client: &Arc<Client>) -> Caller {
     Caller { client: Arc::clone(client), who: Credentials::of_user(1000, 1000, Vec::new()) }
 }
 
-/// Looks over what the only client, which `caller` has as well, leaves behind.
+/// Checks the store after the only client (also `caller`'s) has ended.
 fn finish(store: Store, client: Arc<Client>, caller: Caller) {
     client.digest().unwrap();
     client.detach();
@@ -195,7 +195,7 @@ fn the_change_time_moves_and_nothing_else() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn attributes_that_do_not_fit_are_refused() {
     let store = Store::new(Geometry { segment_bytes: 256 << 10, ..small() });
     let client = store.attach();
     let caller = root(&client);
@@ -244,7 +244,7 @@ fn a_value_larger_than_the_log_takes_is_refused() {
 }
 
 #[test]
-fn whoever_changes_content_or_owner_takes_capabilities() {
+fn changing_content_or_owner_takes_capabilities() {
     let more: [(&str, Change); 2] = [
         ("punch", |caller, path| {
             caller.with_file(path, |client, file| client.allocate(file, Allocation::Punch, 0, 3).unwrap());
@@ -267,7 +267,7 @@ fn whoever_changes_content_or_owner_takes_capabilities() {
             let mut changer = root(&client);
             if digests {
                 client.digest().unwrap();
-                // Another session must learn of them first.
+                // Another session must fetch them first.
                 changer = root(&store.attach());
             }
             change(&changer, &path);

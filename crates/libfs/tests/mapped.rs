@@ -1,4 +1,5 @@
-//! Files in mapped mode: one memory for all who map them, and for all who read, write and cut them otherwise.
+//! Files in mapped mode: one memory for all processes that map them, and for all that read, write and cut
+//! them by calls.
 
 use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_format::InodeNumber;
@@ -10,7 +11,7 @@ use libc::{O_APPEND, O_CREAT, O_RDWR};
 use std::fs::File;
 use std::sync::Arc;
 
-/// What a program has that maps so many bytes of a file.
+/// Maps so many bytes of a file, as a program does.
 fn map(caller: &Caller, file: &OpenFile, bytes: u64) -> Mapping {
     let shared = caller.client.map_shared(file, true).unwrap();
     Mapping::of_file(&shared, 0, bytes, Protection::ReadWrite, Medium::Memory, false).unwrap()
@@ -36,7 +37,7 @@ fn content(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| (at / 7) as u8 ^ seed).collect()
 }
 
-/// What digests said of the file before it was mapped is no news when it is not mapped any more.
+/// Digests of the file before it was mapped report nothing new once it is not mapped any more.
 #[test]
 fn a_hole_made_under_a_mapping_is_not_filled_by_a_late_report() {
     let store = Store::new(small());
@@ -49,7 +50,8 @@ fn a_hole_made_under_a_mapping_is_not_filled_by_a_late_report() {
     one.client.close(file).unwrap();
     let wanted = [vec![0; 4096], content(8192, 1)[4096..].to_vec()].concat();
     assert_eq!(one.read_file("f").unwrap(), wanted);
-    // Whoever looks takes the directory from it: a fence, behind which all that was digested is known.
+    // The lookup takes the directory from the first session: a fence, behind which everything digested is
+    // known.
     one.write_file("g", b"own").unwrap();
     other.write_file("h", b"theirs").unwrap();
     assert_eq!(one.read_file("h").unwrap(), b"theirs");
@@ -101,7 +103,7 @@ fn all_see_one_memory_while_it_is_mapped_and_one_file_then() {
     let last = root(&store.attach());
     assert_eq!(last.read_file("f").unwrap(), [b"last", &whole[4..]].concat());
     assert!(mapped(&store).is_empty());
-    // What was only read takes memory on a tmpfs, and nothing on other file systems.
+    // A page that was only read takes memory on a tmpfs, and nothing on other file systems.
     assert!((2..=3).contains(&last.stat("f").unwrap().blocks));
 }
 
@@ -125,7 +127,7 @@ fn one_session_maps_a_file_again_and_again() {
 }
 
 #[test]
-fn what_is_mapped_outlives_the_daemon() {
+fn mapped_content_outlives_the_daemon() {
     let store = Store::new(small());
     let one = root(&store.attach());
     let file = one.open("f", O_CREAT | O_RDWR).unwrap();
@@ -199,7 +201,7 @@ fn attributes_are_those_of_any_file() {
     assert!(end.modified >= before.modified && mapped(&store).is_empty());
 }
 
-/// A file as it should be.
+/// The expected content of the file.
 #[derive(Default)]
 struct Model(Vec<u8>);
 
@@ -219,7 +221,7 @@ impl Model {
 }
 
 #[test]
-fn whatever_is_done_to_a_file_in_and_out_of_the_mode_it_is_as_it_should_be() {
+fn a_file_agrees_with_a_model_in_and_out_of_the_mode() {
     let seed = std::env::var("CUESTA_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("CUESTA_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -292,7 +294,7 @@ fn whatever_is_done_to_a_file_in_and_out_of_the_mode_it_is_as_it_should_be() {
 }
 
 #[test]
-fn what_mapped_files_take_is_counted_and_ends_where_the_store_does() {
+fn mapped_files_count_and_end_where_the_store_does() {
     let geometry = cuesta_format::Geometry { nvm_bytes: 16 << 20, ..small() };
     let store = Store::new(geometry);
     let one = root(&store.attach());
@@ -300,7 +302,7 @@ fn what_mapped_files_take_is_counted_and_ends_where_the_store_does() {
     let file = one.open("f", O_CREAT | O_RDWR).unwrap();
     pwrite(&one, &file, &content(4096, 1), 0);
     one.client.digest().unwrap();
-    // Holes are nobody's memory.
+    // Holes take no memory.
     let whole = 8 << 20;
     one.client.truncate_open(&file, whole).unwrap();
     let mapping = map(&one, &file, whole as u64);
@@ -310,11 +312,11 @@ fn what_mapped_files_take_is_counted_and_ends_where_the_store_does() {
     for page in 1..=1000 {
         mapping.write_through(page * 4096, b"stored").unwrap();
     }
-    // File systems count where they note the places of so many pieces.
+    // File systems count the blocks in which they note the places of so many pieces.
     const NOTED_MAX: u64 = 50;
     assert!((before - 1000 - NOTED_MAX..=before - 1000).contains(&free()), "{} of {before}", free());
 
-    // A page at a time into holes, by calls; then nothing more, by whatever call.
+    // Calls fill holes a page at a time until the store is full. Then no call adds anything.
     let page = content(4096, 2);
     let put = |at: u64| one.client.pwrite(&file, &[page[..].into()], at as i64);
     let mut at = 2000 * 4096;
@@ -330,13 +332,13 @@ fn what_mapped_files_take_is_counted_and_ends_where_the_store_does() {
     assert_eq!(one.client.allocate(&file, Allocation::Extend, 0, 64 << 20), Err(Error::NoSpace));
     assert_eq!(one.write_file("g", &vec![3; 6 << 20]).err(), Some(Error::NoSpace));
 
-    // It is the store's again when the file is gone.
+    // The space is free again when the file is gone.
     drop(mapping);
     one.client.close(file).unwrap();
     one.unlink("f").unwrap();
     one.unlink("g").unwrap();
     one.client.digest().unwrap();
-    // Freed blocks are for others when who had them has said so, with its next digest.
+    // Freed blocks are free for other sessions after the next digest of the session that freed them.
     one.write_file("h", b"content").unwrap();
     one.client.digest().unwrap();
     assert!(free() > before * 9 / 10, "{} of {before}", free());

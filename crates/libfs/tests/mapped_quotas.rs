@@ -1,4 +1,5 @@
-//! Quotas and files that programs share by mappings: what they take is their owner's at once, and calls end at the limit.
+//! Quotas and files that programs share by mappings: their owner is charged for their pages at once, and
+//! calls end at the limit.
 
 use crate::common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
 use crate::common::{Caller, InProcess, medium, root};
@@ -12,14 +13,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a program has that maps so many blocks of a file.
+/// Maps so many blocks of a file, as a program does.
 fn map(caller: &Caller, file: &OpenFile, blocks: usize) -> Mapping {
     let shared = caller.client.map_shared(file, true).unwrap();
     Mapping::of_file(&shared, 0, (blocks * BLOCK) as u64, Protection::ReadWrite, Medium::Memory, false)
         .unwrap()
 }
 
-/// Blocks of a file of the kernel's that hold none of its pages: in memory none, on ext4 the extent tree of so small a file.
+/// Blocks of the kernel's file that hold none of its pages: in memory none, on ext4 the extent tree of so
+/// small a file.
 fn blocks_beside_pages(file: &OwnedFd) -> u64 {
     let is_memory = rustix::fs::fstatfs(file).unwrap().f_type == libc::TMPFS_MAGIC;
     let found = rustix::fs::fstat(file).unwrap();
@@ -56,7 +58,8 @@ fn stores_count_at_once_and_calls_end_at_the_limit() {
     store_into(&mapping, 5..40);
     assert_eq!(owned(&shared, ANNA).blocks, 40 + beside(), "ten it had, and thirty came by stores");
 
-    // Into holes: a page, several, the end, fallocate; each as far as there is room, and then not at all.
+    // Into holes: a page, several, the end, fallocate. Each works as far as there is room, and then not at
+    // all.
     assert_eq!(put(&anna, &file, 50, BLOCK), Ok(BLOCK));
     assert_eq!(put(&anna, &file, 35, 10 * BLOCK), Ok(10 * BLOCK), "five of these are there");
     client.allocate(&file, Allocation::Extend, (60 * BLOCK) as i64, (10 * BLOCK) as i64).unwrap();
@@ -67,7 +70,7 @@ fn stores_count_at_once_and_calls_end_at_the_limit() {
     assert_eq!(
         owned(&shared, ANNA).blocks,
         56 + beside(),
-        "what was allocated is written, and what was punched is free"
+        "allocated blocks are written, and punched ones are free"
     );
     assert_eq!(write(&anna, "g", 0, 40 * BLOCK), Ok(40 * BLOCK));
     let mut pages = 0;
@@ -89,12 +92,12 @@ fn stores_count_at_once_and_calls_end_at_the_limit() {
     assert_eq!(fill(&anna, "h"), 0);
     assert_eq!(owned(&shared, ANNA).blocks, 100);
 
-    // A store cannot be refused. It counts, now and when nobody maps the file any more.
+    // A store through a mapping cannot be refused. It counts, now and after the last mapping is gone.
     store_into(&mapping, 250..257);
     assert_eq!(owned(&shared, ANNA).blocks, 107);
     let beside_at_end = beside();
     client.allocate(&file, Allocation::Punch, (60 * BLOCK) as i64, (9 * BLOCK) as i64).unwrap();
-    assert_eq!(fill(&anna, "h"), 2, "what was given back is free at once");
+    assert_eq!(fill(&anna, "h"), 2, "blocks given back are free at once");
     drop((mapping, shared_file));
     client.close(file).unwrap();
     assert_eq!(&anna.read_file("f").unwrap()[250 * BLOCK..][..6], b"stored");
@@ -107,7 +110,7 @@ fn stores_count_at_once_and_calls_end_at_the_limit() {
 }
 
 #[test]
-fn what_was_cut_may_be_written_again() {
+fn truncated_pages_may_be_written_again() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     limit(&shared, ANNA, 10, 0);
@@ -141,11 +144,11 @@ impl Link for Counting {
     }
 }
 
-/// Nor by the way of those who have, be it that the file takes no more than it counts for anyway.
+/// Writes of users without limits do not wait for digests, even beside users with limits.
 #[test]
-fn who_has_no_limit_is_not_held_up_by_those_of_others() {
+fn a_user_without_a_limit_does_not_wait_for_digests() {
     if medium() != Medium::Memory {
-        // There each write goes by the log.
+        // On this medium every write goes by the log.
         return;
     }
     let (store, client) = store();
@@ -200,7 +203,7 @@ fn they_count_for_the_directory_and_are_its_size() {
 }
 
 #[test]
-fn a_new_owner_gets_what_mappings_hold() {
+fn a_new_owner_is_charged_for_mapped_pages() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     limit(&shared, BERT, 20, 0);

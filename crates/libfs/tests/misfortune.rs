@@ -1,4 +1,5 @@
-//! What is not the program's fault: descriptors that do not arrive, sessions that do nothing, logs that are damaged.
+//! Faults that are not the program's: descriptors that do not arrive, sessions that do nothing, logs that are
+//! damaged.
 
 use crate::common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
@@ -63,9 +64,10 @@ fn segments_that_did_not_arrive_come_again_and_nothing_acknowledged_is_lost() {
     }
 }
 
-/// Records of this size begin in one block and end in the next, now and then: that block is debited when its place is known.
+/// Some records of this size begin in one block and end in the next. That block is debited when its place is
+/// known.
 #[test]
-fn appends_across_blocks_fill_the_medium_and_what_was_acknowledged_is_digested() {
+fn appends_across_blocks_fill_the_medium_and_acknowledged_ones_are_digested() {
     let geometry = Geometry { nvm_bytes: 4 << 20, arena_bytes: 1 << 20, ..small() };
     let store = Store::new(geometry).digesting();
     let client = store.attach();
@@ -86,7 +88,7 @@ fn appends_across_blocks_fill_the_medium_and_what_was_acknowledged_is_digested()
 }
 
 #[test]
-fn what_an_idle_session_freed_is_there_for_others() {
+fn other_sessions_get_the_blocks_that_an_idle_session_freed() {
     let geometry = Geometry {
         arena_bytes: 1 << 20,
         segment_bytes: 64 << 10,
@@ -101,7 +103,7 @@ fn what_an_idle_session_freed_is_there_for_others() {
     idle.write_file("kept", b"content").unwrap();
     first.digest().unwrap();
     idle.unlink("large").unwrap();
-    // From here on it does nothing.
+    // From here on this session does nothing.
     busy.write_file("other", &vec![2; 4 << 20]).unwrap();
     assert_eq!(busy.read_file("other").unwrap(), vec![2; 4 << 20]);
     assert_eq!(idle.read_file("kept").unwrap(), b"content");
@@ -109,7 +111,7 @@ fn what_an_idle_session_freed_is_there_for_others() {
 }
 
 #[test]
-fn what_idle_sessions_were_promised_is_there_for_others() {
+fn other_sessions_get_the_unused_credit_of_idle_sessions() {
     let geometry = Geometry {
         arena_bytes: 1 << 20,
         segment_bytes: 64 << 10,
@@ -150,7 +152,7 @@ fn a_damaged_log_is_an_error_as_soon_as_it_is_digested() {
     call.write_file("victim", &[0x5a; 4000]).unwrap();
     damage(store.tier(), &[0x5a; 4000]);
     call.write_file("later", b"important").unwrap();
-    assert!(client.digest().is_err(), "what was acknowledged cannot be kept: say so");
+    assert!(client.digest().is_err(), "acknowledged writes cannot be kept: say so");
     assert!(call.write_file("more", b"y").is_err(), "and acknowledge nothing more");
 
     let after = root(&store.attach());
@@ -166,14 +168,15 @@ fn a_fence_does_not_take_the_log_of_before_for_damaged() {
     for n in 0..20 {
         one.write_file(&format!("one-{n}"), &[n; 3000]).unwrap();
         other.write_file(&format!("other-{n}"), &[n; 5000]).unwrap();
-        // The first was fenced and has not noticed: what it says is complete is of the log before.
+        // The first session was fenced and has not noticed: it still calls positions of the log before
+        // complete.
         store.shared.digest_step().unwrap();
     }
     assert_eq!(one.read_file("other-19").unwrap(), [19; 5000]);
     assert_eq!(other.read_file("one-19").unwrap(), [19; 3000]);
 }
 
-/// A link behind whose every lease another session takes it away.
+/// A link behind which another session takes every lease away.
 struct Robbed {
     link: InProcess,
     robber: Arc<Caller>,
@@ -190,9 +193,9 @@ impl Link for Robbed {
     }
 }
 
-/// It gets an error that says why, and says so once; before, it went on for minutes.
+/// The caller gets an error with the reason, once. Before, it retried for minutes.
 #[test]
-fn who_never_keeps_a_lease_gives_up() {
+fn a_session_that_never_keeps_a_lease_gives_up() {
     static TOLD: AtomicU32 = AtomicU32::new(0);
     let store = Store::new(small()).digesting();
     let robber = Arc::new(root(&store.attach()));
@@ -217,7 +220,8 @@ fn who_never_keeps_a_lease_gives_up() {
     assert_eq!(robber.read_file("f").unwrap(), b"taken");
 }
 
-/// A link whose answers grant no credit for a time, as if others took it first; meanwhile the daemon digests an entry a question.
+/// A link whose answers grant no credit for a time, as if other sessions took it first. Meanwhile the daemon
+/// digests an entry at each question.
 struct Outrun {
     link: InProcess,
     shared: Arc<SharedFs>,
@@ -240,9 +244,9 @@ impl Link for Outrun {
     }
 }
 
-/// Time and attempts count only while nothing gets on.
+/// Time and attempts count only while there is no progress.
 #[test]
-fn who_waits_for_what_comes_does_not_give_up() {
+fn a_wait_with_progress_is_not_given_up() {
     const PATIENCE: u32 = 4000;
     let geometry = Geometry {
         arena_bytes: 1 << 20,
@@ -265,14 +269,14 @@ fn who_waits_for_what_comes_does_not_give_up() {
     let call = root(&client);
     call.write_file("small", b"small").unwrap();
     client.digest().unwrap();
-    // What takes no blocks, so that its digest brings no credit.
+    // An entry that takes no blocks, so that its digest brings no credit.
     for _ in 0..PATIENCE {
         call.rename("small", "other").unwrap();
         call.rename("other", "small").unwrap();
     }
     let file = call.open("large", libc::O_CREAT | libc::O_WRONLY).unwrap();
     let mut blocks = 0..;
-    // A block of credit each, and next to nothing in the log. It also asks before it has to.
+    // Each takes a block of credit, and next to nothing in the log. The session also asks before it has to.
     let mut write_while_it_is_outrun = || {
         while questions.load(Ordering::Relaxed) > 0 {
             client.pwrite(&file, &[b"x".as_slice().into()], 4096 * blocks.next().unwrap())?;

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A descriptor of the inode, as a process that has no session of its own has one.
+/// A descriptor of the inode, as in a process that has no session.
 fn reference(store: &Store, inode: InodeNumber, access: Access) -> OwnedFd {
     let folder = File::open(store.tier().join(REFERENCES_FOLDER)).unwrap();
     lock_files::take(&folder, inode, access).unwrap()
@@ -27,7 +27,7 @@ fn totals(store: &Store) -> StoreTotals {
     store.shared.totals().unwrap()
 }
 
-/// What is in use besides the root once everything is digested.
+/// Inodes in use besides the root once everything is digested.
 fn inodes(store: &Store, callers: &[&Caller]) -> u64 {
     callers.iter().for_each(|caller| caller.client.digest().unwrap());
     totals(store).inodes - 1
@@ -72,7 +72,7 @@ fn a_file_that_another_session_removes_is_read_and_written_until_it_is_closed() 
 }
 
 #[test]
-fn a_file_that_another_session_renames_over_goes_on_for_who_has_it_open() {
+fn a_file_that_another_session_renames_over_stays_for_its_openers() {
     let store = Store::new(small()).digesting();
     let (here, there) = two(&store);
     here.write_file("log", b"old").unwrap();
@@ -113,7 +113,7 @@ fn all_openers_of_a_file_without_a_name_see_the_same_file() {
 }
 
 #[test]
-fn who_removed_it_and_closes_it_leaves_it_to_a_child() {
+fn a_session_that_removes_and_closes_a_file_leaves_it_to_a_child() {
     let store = Store::new(small()).digesting();
     let (parent, child) = two(&store);
     let file = parent.open("tmp", O_CREAT | O_RDWR).unwrap();
@@ -131,7 +131,7 @@ fn who_removed_it_and_closes_it_leaves_it_to_a_child() {
 }
 
 #[test]
-fn a_process_without_a_session_keeps_what_it_has_a_descriptor_of() {
+fn a_process_without_a_session_keeps_an_inode_by_its_descriptor() {
     for removed_first in [false, true] {
         let store = Store::new(small()).digesting();
         let (parent, other) = two(&store);
@@ -155,7 +155,7 @@ fn a_process_without_a_session_keeps_what_it_has_a_descriptor_of() {
         assert_eq!(child.read_all(&file).unwrap(), CONTENT);
         drop(descriptor);
         assert_eq!(inodes(&store, &[&child]), 1);
-        // A second one, as a grandchild has it, outlives the child.
+        // A second descriptor, as a grandchild has it, outlives the child.
         let descriptor = reference(&store, inode, Access::Read);
         child.client.detach();
         assert_eq!(inodes(&store, &[&other]), 1);
@@ -185,7 +185,7 @@ fn a_session_removes_a_file_and_opens_it_then_by_a_descriptor_it_inherited() {
     child.write_file("g", b"next").unwrap();
     child.client.digest().unwrap();
     assert_eq!(child.read_all(&file).unwrap(), b"Content!");
-    // The same when the session had it open as it removed it, and closed it since.
+    // The same, if the session had the file open when it removed it, and has closed it since.
     let second = child.open("h", O_CREAT | O_RDWR).unwrap();
     child.client.write(&second, &[b"second".as_slice().into()]).unwrap();
     let inode = second.inode();
@@ -210,7 +210,7 @@ fn a_session_that_once_saw_a_file_does_not_keep_it() {
 }
 
 #[test]
-fn what_was_written_before_the_last_close_does_not_void_a_log() {
+fn a_write_before_the_last_close_does_not_void_a_log() {
     let store = Store::new(small());
     let (writer, other) = two(&store);
     other.write_file("f", b"f").unwrap();
@@ -227,7 +227,7 @@ fn what_was_written_before_the_last_close_does_not_void_a_log() {
 }
 
 #[test]
-fn what_was_written_to_a_file_of_an_ending_session_does_not_void_a_log() {
+fn a_write_to_a_file_of_an_ending_session_does_not_void_a_log() {
     let store = Store::new(small());
     let (owner, writer) = two(&store);
     for released in [true, false] {
@@ -250,8 +250,8 @@ fn what_was_written_to_a_file_of_an_ending_session_does_not_void_a_log() {
 }
 
 #[test]
-fn a_recovery_loses_nothing_of_who_wrote_to_anothers_file_and_leaves_no_file_behind() {
-    // Who removed the file may be recovered before who wrote to it, and behind it.
+fn a_recovery_keeps_the_log_of_a_writer_to_a_removed_file_and_leaves_no_file_behind() {
+    // Recovery may reach the session that removed the file before the one that wrote to it, or after it.
     for removed_by_first in [true, false] {
         let store = Store::new(small());
         let (first, second) = two(&store);
@@ -272,7 +272,7 @@ fn a_recovery_loses_nothing_of_who_wrote_to_anothers_file_and_leaves_no_file_beh
 }
 
 #[test]
-fn a_daemon_that_takes_over_keeps_what_a_living_process_has_a_descriptor_of() {
+fn a_daemon_that_takes_over_keeps_inodes_with_descriptors_in_living_processes() {
     let store = Store::new(small());
     let (owner, other) = two(&store);
     let file = owner.open("f", O_CREAT | O_RDWR).unwrap();
@@ -313,7 +313,7 @@ fn a_directory_removed_elsewhere_is_an_empty_one_without_a_name() {
 }
 
 #[test]
-fn the_directory_above_a_removed_one_is_found_by_who_comes_later() {
+fn a_later_session_finds_the_directory_above_a_removed_one() {
     let store = Store::new(small()).digesting();
     let (here, there) = two(&store);
     here.mkdir("d").unwrap();
@@ -420,7 +420,7 @@ fn a_program_is_not_executed_while_anybody_has_it_open_for_writing() {
     let program = here.open("program", O_RDONLY).unwrap();
     let inode = program.inode();
     let check = |expected: Result<(), Error>| {
-        // What was asked before is not asked again.
+        // The session does not repeat the question.
         for _ in 0..3 {
             assert_eq!(here.client.check_not_written(&program), expected);
         }

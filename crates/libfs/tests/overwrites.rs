@@ -1,4 +1,5 @@
-//! Blocks that a digest writes where they lie: who wrote them reads them, then and later, though no report names them.
+//! Blocks that a digest overwrites in place: their writer reads them, at once and later, though no report
+//! names them.
 
 use crate::common::{Caller, Store, root, small};
 use libc::{O_CREAT, O_RDWR};
@@ -6,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const BLOCK: usize = 4096;
 
-/// Digests, and lets go of all the log held.
+/// Digests, and retires all of the log.
 fn settle(caller: &Caller) {
     caller.client.digest().unwrap();
-    // A round of retiring is done in steps, by whoever goes on.
+    // Any later operation does the next step of the round.
     let file = caller.open("other", O_CREAT | O_RDWR).unwrap();
     for _ in 0..200 {
         caller.client.pwrite(&file, &[b"x".as_slice().into()], 0).unwrap();
@@ -26,7 +27,7 @@ fn a_file_that_grew_inside_a_block_is_read_back_where_it_was_overwritten() {
     let store = Store::new(small()).digesting();
     root(&store.attach()).write_file("f", &bytes(100)).unwrap();
     let caller = root(&store.attach());
-    // Granted with 100 bytes: of the rest of the block it knows nothing.
+    // The grant covers 100 bytes. The session knows nothing of the rest of the block.
     let file = caller.open("f", O_RDWR).unwrap();
     caller.client.truncate_open(&file, 3 * BLOCK as i64).unwrap();
     settle(&caller);
@@ -71,9 +72,9 @@ fn a_file_overwritten_again_and_again_is_read_back_by_its_writer_and_by_others()
     }
 }
 
-/// A block is summed as a whole, while a digest writes another part of it.
+/// A checksum covers a whole block, while a digest writes another part of it.
 #[test]
-fn who_reads_beside_what_is_overwritten_in_a_block_is_not_told_that_it_is_damaged() {
+fn reading_a_block_during_an_overwrite_does_not_report_damage() {
     const ROUNDS: u32 = 20_000;
     let store = Store::new(small()).digesting();
     let caller = root(&store.attach());

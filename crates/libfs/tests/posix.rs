@@ -1,5 +1,6 @@
-//! Faults found by review in what a call answers when several answers fit, and in what an ordinary user's call leaves
-//! behind. Every answer here is what Linux 6.18 gave on tmpfs and ext4 for the same calls by the same user.
+//! Faults found by review: in the choice between several errors that fit, and in the traces of an ordinary
+//! user's call. Every expected answer is that of Linux 6.18 on tmpfs and ext4 for the same calls by the same
+//! user.
 
 use crate::common::{CONTENT_CHANGES, Caller, ROOT, Store, root, small};
 use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, RenameFlags, SetAttributes, Target};
@@ -32,7 +33,7 @@ fn too_long() -> String {
 }
 
 #[test]
-fn whoever_changes_content_takes_set_id_bits() {
+fn changing_content_takes_set_id_bits() {
     let store = Store::new(small());
     let client = store.attach();
     root(&client).write_file("f", b"content").unwrap();
@@ -59,7 +60,7 @@ fn whoever_changes_content_takes_set_id_bits() {
 }
 
 #[test]
-fn two_names_of_one_inode_change_nothing_whoever_asks() {
+fn renaming_between_two_names_of_one_inode_changes_nothing_for_any_user() {
     let store = Store::new(small());
     let client = store.attach();
     let (call, other) = (root(&client), user(&client));
@@ -247,7 +248,7 @@ fn the_first_path_of_a_link_is_looked_up_whole_before_the_second() {
 }
 
 #[test]
-fn a_size_is_too_big_only_for_who_may_set_it() {
+fn a_size_is_too_big_only_for_a_user_who_may_set_it() {
     let store = Store::new(small());
     let client = store.attach();
     let (call, other) = (root(&client), user(&client));
@@ -331,7 +332,7 @@ fn the_offset_of_a_file_in_use_can_be_asked_for() {
     let file = root(&client).open("f", O_CREAT | O_RDWR).unwrap();
     client.write(&file, &[b"before".as_slice().into()]).unwrap();
     let directory = root(&client).open("/", libc::O_RDONLY).unwrap();
-    // Within the call the offset is held, as by a thread that a fork leaves behind.
+    // The offset is locked within the call, as by a thread that a fork leaves behind.
     client
         .read_directory(&directory, &mut |_| {
             assert_eq!(directory.offset_before_fork(), 0);

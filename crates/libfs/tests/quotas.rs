@@ -1,4 +1,5 @@
-//! Quotas of users and groups: nothing is acknowledged that makes somebody own more than they may, and all that may be is.
+//! Quotas of users and groups: no acknowledged write makes an owner exceed a limit, and every write within
+//! the limit is accepted.
 
 use crate::common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
 use crate::common::{Caller, InProcess, root};
@@ -26,7 +27,7 @@ fn blocks_end_where_the_limit_is() {
     assert_eq!(write(&admin, "f", 200 * BLOCK, 5 * BLOCK), Ok(5 * BLOCK), "root passes limits");
     assert_eq!(owned(&shared, ANNA).blocks, 305);
     anna.unlink("first").unwrap();
-    assert_eq!(fill(&anna, "more"), 95, "what was freed is free at once");
+    assert_eq!(fill(&anna, "more"), 95, "freed blocks are free at once");
     client.truncate(&anna.who, Base::Root, b"f", (10 * BLOCK) as i64).unwrap();
     assert_eq!(fill(&anna, "last"), 195);
     limit(&shared, ANNA, 0, 0);
@@ -37,12 +38,12 @@ fn blocks_end_where_the_limit_is() {
 }
 
 #[test]
-fn who_was_refused_has_nothing_left_of_the_room_of_before() {
+fn a_refused_payer_has_nothing_left_of_its_earlier_room() {
     let (store, client) = store();
     let other = store.attach();
     let shared = Arc::clone(&store.shared);
     let [anna, beside] = [&client, &other].map(|client| user(client, ANNA));
-    // In folders of their own: no lease moves between the two, and voids anything.
+    // In folders of their own, so that no lease moves between the two and voids anything.
     let [first, second] = [(&anna, "first"), (&beside, "second")].map(|(caller, folder)| {
         caller.mkdir(folder).unwrap();
         let path = format!("{folder}/f");
@@ -99,7 +100,7 @@ fn inodes_end_where_the_limit_is() {
 }
 
 #[test]
-fn sessions_share_what_is_left_to_the_last_block() {
+fn sessions_share_the_remaining_room_to_the_last_block() {
     let (store, first) = store();
     let shared = Arc::clone(&store.shared);
     let second = store.attach();
@@ -118,7 +119,7 @@ fn sessions_share_what_is_left_to_the_last_block() {
 }
 
 #[test]
-fn what_is_given_away_is_the_new_owners() {
+fn a_file_given_away_counts_for_its_new_owner() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     limit(&shared, ANNA, 10, 0);
@@ -143,7 +144,7 @@ fn what_is_given_away_is_the_new_owners() {
     check(store, vec![client]);
 }
 
-/// Nothing is kept, as of the store's own space; but what could not be written is refused here.
+/// No space is reserved, but an allocation that could not be written is refused here.
 #[test]
 fn an_allocation_is_refused_where_writing_would_be() {
     let (store, client) = store();
@@ -196,11 +197,11 @@ fn groups_are_limited_as_users_are() {
         found.map_or(Amounts::NONE, |quota| quota.used)
     };
     write(&anna, "a", 0, 60 * BLOCK).unwrap();
-    assert_eq!(fill(&bert, "b"), 40, "whoever of them");
+    assert_eq!(fill(&bert, "b"), 40, "either session");
     assert_eq!(write(&anna, "a", 60 * BLOCK, 1), Err(Error::OverQuota));
     assert_eq!(owned(), Amounts { blocks: 100, inodes: 2 });
 
-    // By a file's group, not by whose first group it is.
+    // The quota is that of the file's group, not of the user's first group.
     let alone = caller(ANNA, ANNA, vec![STAFF]);
     write(&alone, "own", 0, 30 * BLOCK).unwrap();
     let give = |path: &str, gid| {
@@ -212,7 +213,7 @@ fn groups_are_limited_as_users_are() {
     assert_eq!(alone.stat("own").unwrap().gid, ANNA);
     bert.unlink("b").unwrap();
     give("own", STAFF).unwrap();
-    assert_eq!(fill(&bert, "c"), 10, "what was given counts at once");
+    assert_eq!(fill(&bert, "c"), 10, "a file given away counts at once");
     give("own", ANNA).unwrap();
     assert_eq!(fill(&bert, "d"), 30);
     assert_eq!(owned(), Amounts { blocks: 100, inodes: 3 });
@@ -226,7 +227,8 @@ fn groups_are_limited_as_users_are() {
     check(store, vec![client]);
 }
 
-/// Two sessions of a user, each with a file in a folder of its own: no lease moves between them, and voids anything.
+/// Two sessions of a user, each with a file in a folder of its own, so that no lease moves between them and
+/// voids anything.
 fn apart(clients: [&Arc<Client>; 2], uid: u32) -> [Arc<OpenFile>; 2] {
     let open = |client: &Arc<Client>, folder: &str| {
         let caller = user(client, uid);
@@ -236,7 +238,7 @@ fn apart(clients: [&Arc<Client>; 2], uid: u32) -> [Arc<OpenFile>; 2] {
     [open(clients[0], &format!("first{uid}")), open(clients[1], &format!("second{uid}"))]
 }
 
-/// Writes blocks from one on until that is refused; answers how many.
+/// Writes blocks from `from` on until a write is refused. Answers how many.
 fn fill_from(client: &Client, file: &OpenFile, from: usize) -> usize {
     let block = vec![7; BLOCK];
     let mut blocks = 0;
@@ -282,7 +284,7 @@ fn room_given_before_a_limit_is_worth_nothing_after_it() {
 }
 
 #[test]
-fn what_only_logs_hold_counts_when_a_limit_is_set() {
+fn undigested_changes_count_when_a_limit_is_set() {
     let (store, client) = store();
     let other = store.attach();
     let shared = Arc::clone(&store.shared);
@@ -295,7 +297,7 @@ fn what_only_logs_hold_counts_when_a_limit_is_set() {
     }
     assert!(shared.backlogs().iter().any(|log| log.bytes > 0), "nothing is in a log");
     limit(&shared, ANNA, 50, 0);
-    // Who asks first is the one whose own log says nothing of it.
+    // The session that asks first has nothing of it in its own log.
     assert_eq!(fill_from(&other, &files[1], 0), 10);
     assert_eq!(fill_from(&client, &files[0], 40), 0);
     assert_eq!(owned(&shared, ANNA).blocks, 50);
@@ -307,7 +309,7 @@ fn what_only_logs_hold_counts_when_a_limit_is_set() {
 }
 
 #[test]
-fn limits_and_what_is_owned_survive_the_daemon() {
+fn limits_and_amounts_survive_the_daemon() {
     let (store, client) = store();
     limit(&store.shared, ANNA, 100, 0);
     let anna = user(&client, ANNA);

@@ -1,5 +1,5 @@
-//! Random calls against a naive model, on a log so small that it wraps many times, with digests in between, fences
-//! by a second client, and threads.
+//! Random calls against a naive model, on a log so small that it wraps many times, with digests in between,
+//! fences by a second client, and threads.
 
 use crate::common::{Caller, Store, root, small};
 use cuesta_libfs::{Allocation, Client, Error, OpenFile, Whence};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const BLOCK: usize = 4096;
 
-/// What a file holds: bytes, and an open file kept on it.
+/// A file of the model: its bytes, and an open file on it.
 struct Held {
     file: Arc<OpenFile>,
     content: Vec<u8>,
@@ -23,7 +23,7 @@ fn write_at(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     content[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// A range is cleared, taken out, or room is made.
+/// Clears a range, takes one out, or inserts one.
 fn allocate(client: &Client, held: &mut Held, random: &mut fastrand::Rng) {
     let size = held.content.len();
     let (at, len) = (random.usize(0..60_000), random.usize(1..30_000));
@@ -55,7 +55,7 @@ fn allocate(client: &Client, held: &mut Held, random: &mut fastrand::Rng) {
     client.allocate(&held.file, what.0, what.1 as i64, what.2 as i64).unwrap();
 }
 
-/// Holes and data take turns from the start to the end, at blocks, and no hole has content.
+/// Holes and data alternate from the start to the end, at block boundaries, and no hole has content.
 fn check_holes(client: &Client, held: &Held, place: &str) {
     let size = held.content.len() as u64;
     let mut at = 0;
@@ -187,7 +187,7 @@ fn random_calls_under_fences() {
         let store = Store::new(small()).digesting();
         let other = root(&store.attach());
         run(seed, 1000, &store, |random| {
-            // Looking at a file takes its lease away; each second time the directory's as well.
+            // Looking at a file takes its lease away. Every second time it also takes the directory's.
             let names = other.list("/").unwrap();
             if let Some(name) = random.choice(&names) {
                 other.read_file(name).unwrap();
@@ -272,7 +272,7 @@ fn many_threads_share_a_client() {
 }
 
 #[test]
-fn a_full_store_refuses_and_keeps_what_it_has() {
+fn a_full_store_refuses_and_keeps_its_content() {
     let geometry = cuesta_format::Geometry { nvm_bytes: 8 << 20, ..small() };
     let store = Store::new(geometry).digesting();
     let client = store.attach();

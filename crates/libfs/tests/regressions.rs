@@ -1,5 +1,5 @@
-//! Faults found by review, each as the shortest program that shows it: a session must never log what a digest
-//! refuses, for with the refused entry everything acknowledged behind it is lost.
+//! Faults found by review, each as the shortest program that shows it. A session must never log an entry that
+//! a digest refuses, because everything acknowledged behind it is lost with it.
 
 use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target};
@@ -7,7 +7,7 @@ use libc::{O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_WRONLY};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Everything logged so far was accepted.
+/// SharedFS accepted everything logged so far.
 fn assert_sound(client: &Arc<Client>) {
     client.digest().unwrap();
     client.sync().unwrap();
@@ -103,11 +103,11 @@ fn a_file_without_a_name_outlives_the_parent_that_removed_it() {
     assert_eq!(root(&child).read_all(&again).unwrap(), b"behind");
     child.detach();
     let totals = store.shared.totals().unwrap();
-    assert_eq!(totals.inodes, 2, "the root and what was written last");
+    assert_eq!(totals.inodes, 2, "the root and the file written last");
 }
 
 #[test]
-fn what_was_acknowledged_before_the_daemon_stopped_is_kept() {
+fn acknowledged_writes_survive_the_daemon() {
     for round in 0..20 {
         let store = Store::new(small());
         let client = store.attach();
@@ -180,7 +180,7 @@ fn a_name_to_make_must_not_end_in_a_slash() {
 }
 
 #[test]
-fn a_chown_that_names_nobody_takes_set_id_bits() {
+fn a_chown_without_an_owner_takes_set_id_bits() {
     let store = Store::new(small());
     let client = store.attach();
     let call = root(&client);
@@ -219,7 +219,7 @@ fn a_chown_that_names_nobody_takes_set_id_bits() {
 }
 
 #[test]
-fn who_writes_a_file_opened_again_decides_about_its_set_id_bits() {
+fn the_writer_of_a_reopened_file_decides_about_its_set_id_bits() {
     let store = Store::new(small());
     let parent = store.attach();
     let file = root(&parent).open("f", O_CREAT | O_RDWR).unwrap();
@@ -236,7 +236,7 @@ fn who_writes_a_file_opened_again_decides_about_its_set_id_bits() {
 }
 
 #[test]
-fn who_may_not_open_a_socket_or_a_device_is_told_that_and_not_what_it_is() {
+fn permission_is_checked_before_the_kind_of_a_socket_or_device() {
     let store = Store::new(small());
     let client = store.attach();
     let node = |path: &[u8], mode| client.make_node(&ROOT, Base::Root, path, mode, 0).map(drop).unwrap();
@@ -249,13 +249,13 @@ fn who_may_not_open_a_socket_or_a_device_is_told_that_and_not_what_it_is() {
     assert_eq!(open(&somebody, b"device", O_RDWR), Some(Error::Denied));
     assert_eq!(open(&ROOT, b"socket", O_RDONLY), Some(Error::NoDevice));
     assert_eq!(open(&ROOT, b"device", O_RDWR), Some(Error::Unsupported));
-    // To truncate is to write, also where there is nothing to truncate.
+    // Truncation is a write, even where there is nothing to truncate.
     assert_eq!(open(&somebody, b"pipe", O_RDONLY | libc::O_TRUNC), Some(Error::Denied));
     assert!(matches!(open(&somebody, b"pipe", O_RDONLY), Some(Error::Pipe(_))));
 }
 
-/// Found by the campaign for linearizability: among calls that one session executes for several processes, a directory that was replaced
-/// between a call's walk and its locks was taken for one that is not there.
+/// Found by the linearizability campaign. One session executes calls of several processes. A directory that
+/// was replaced between a call's walk and its locks looked as if it did not exist.
 #[test]
 fn a_directory_that_is_replaced_all_the_time_is_there_all_the_time() {
     const TURNS: usize = 3000;
@@ -272,7 +272,7 @@ fn a_directory_that_is_replaced_all_the_time_is_there_all_the_time() {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 replacing.mkdir("next").unwrap();
-                // Not while something is in it.
+                // Not while the directory has an entry.
                 while let Err(error) = replacing.rename("next", "there") {
                     assert_eq!(error, Error::NotEmpty);
                 }
@@ -293,7 +293,7 @@ fn a_directory_that_is_replaced_all_the_time_is_there_all_the_time() {
     });
 }
 
-/// Ends a thread that works until it is told, also if this one panics.
+/// Ends a thread that works until told, even if this one panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {

@@ -1,4 +1,5 @@
-//! Sessions that outlive their daemon: what was acknowledged is there, what is open stays open, and calls go on.
+//! Sessions that outlive their daemon: acknowledged writes are there, open files stay open, and calls
+//! continue.
 
 use crate::common::{ROOT, Store, root, small};
 use cuesta_format::wire::{Refusal, Request, Response};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The daemon of the moment; `None`: it is gone, and there is no other yet.
+/// The present daemon; `None`: there is none.
 type Daemon = Arc<Mutex<Option<Arc<SharedFs>>>>;
 
 /// A process that lives as long as the test needs one that is not this daemon's own.
@@ -31,7 +32,7 @@ impl Drop for Process {
     }
 }
 
-/// A link of that process's, which breaks with its daemon.
+/// A link of that process, which breaks with its daemon.
 struct Breaking {
     daemon: Daemon,
     connected: Option<Arc<SharedFs>>,
@@ -40,14 +41,14 @@ struct Breaking {
     refuse_resyncs: Arc<AtomicU32>,
     tier: PathBuf,
     die_at_resyncs: Arc<AtomicU32>,
-    /// Answered, and not read before somebody must.
+    /// The answer, which is not read before a thread must.
     posted: Option<Response>,
     unread_aheads: Arc<AtomicU32>,
 }
 
 impl Breaking {
     fn ask(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
-        // It is killed before it answers, or after that.
+        // The daemon is killed before it answers, or after.
         let mut daemon = self.daemon.lock().unwrap();
         let lives = |connected: &&Arc<SharedFs>| daemon.as_ref().is_some_and(|it| Arc::ptr_eq(it, connected));
         let Some(shared) = self.connected.as_ref().filter(lives) else {
@@ -108,7 +109,7 @@ impl Link for Breaking {
 
     fn reconnect(&mut self) -> Result<bool, LinkError> {
         let daemon = self.daemon.lock().unwrap().clone();
-        self.connected = Some(daemon.ok_or_else(|| LinkError::Gone("nobody listens".into()))?);
+        self.connected = Some(daemon.ok_or_else(|| LinkError::Gone("no daemon listens".into()))?);
         self.posted = None;
         Ok(true)
     }
@@ -118,11 +119,12 @@ struct World {
     store: Store,
     daemon: Daemon,
     process: Process,
-    /// Resyncs that are refused from now on.
+    /// The number of resyncs to refuse from now on.
     refuse_resyncs: Arc<AtomicU32>,
-    /// Resyncs from now on that the daemon is killed instead of answering; the next one is there at once.
+    /// The number of resyncs at which the daemon is killed instead of answering. The next daemon is there at
+    /// once.
     die_at_resyncs: Arc<AtomicU32>,
-    /// Answers about what lies ahead that came while nobody waited.
+    /// Posted answers that arrived while no thread waited.
     unread_aheads: Arc<AtomicU32>,
 }
 
@@ -162,7 +164,7 @@ impl World {
 
     /// The daemon is killed, and the next one recovers the store.
     fn replace_daemon(&self) -> Arc<SharedFs> {
-        // One that is killed puts nothing in order.
+        // A killed daemon puts nothing in order.
         std::mem::forget(self.daemon.lock().unwrap().take());
         let next = self.store.take_over();
         *self.daemon.lock().unwrap() = Some(Arc::clone(&next));
@@ -170,7 +172,7 @@ impl World {
     }
 }
 
-/// Inodes there are; those that nobody has open any more are removed first.
+/// The number of inodes. Those that no process has open any more are removed first.
 fn inodes(shared: &SharedFs) -> u64 {
     match shared.handle(SessionId::NOBODY, &Request::Statfs { tree: InodeNumber::NONE }, &mut Vec::new()) {
         Response::Statfs(totals) => totals.inodes,
@@ -231,7 +233,7 @@ fn each_acknowledged_append_is_there_once_whenever_daemons_are_replaced() {
 }
 
 #[test]
-fn what_is_open_without_a_name_outlives_the_daemon_until_it_is_closed() {
+fn a_nameless_open_file_outlives_the_daemon_until_it_is_closed() {
     let world = World::new();
     let (client, other) = (world.attach(), world.attach());
     let call = root(&client);
@@ -243,7 +245,7 @@ fn what_is_open_without_a_name_outlives_the_daemon_until_it_is_closed() {
     other.unlink(&ROOT, Base::Root, b"others").unwrap();
 
     let next = world.replace_daemon();
-    // Whoever has not come back may have anything open.
+    // A session that has not come back may have anything open.
     assert_eq!(inodes(&next), 3);
     root(&other).write_file("g", b"before the other one comes back").unwrap();
     other.digest().unwrap();
@@ -290,7 +292,7 @@ fn daemons_may_follow_one_another_while_a_session_goes_on() {
     assert_eq!(call.read_file("g").unwrap(), b"goes on");
 }
 
-/// It gets an error, and goes on once a daemon stays.
+/// The caller gets an error, and continues once a daemon stays.
 #[test]
 fn a_question_that_no_daemon_outlives_is_given_up() {
     let world = World::new();
@@ -321,9 +323,10 @@ fn a_session_that_the_next_daemon_does_not_know_fails() {
     assert_eq!(call.write_file("f", b"lost"), Err(Error::SessionEnded));
 }
 
-/// What was asked for ahead is lost with the daemon, or it was answered: either way what comes then is of the next one.
+/// The posted request is lost with the daemon, or was answered. Either way the next answer is the next
+/// daemon's.
 #[test]
-fn a_walk_goes_on_with_the_next_daemon_and_sees_what_others_do_there() {
+fn a_walk_continues_with_the_next_daemon_and_sees_changes_by_others() {
     const DIRECTORIES: u32 = 40;
     const FILES: u32 = 30;
     let path = |directory: u32, file: u32| format!("tree/{directory}/{file}");
@@ -342,7 +345,7 @@ fn a_walk_goes_on_with_the_next_daemon_and_sees_what_others_do_there() {
 
         let (walker, other) = (world.attach(), world.attach());
         let walking = root(&walker);
-        // From the middle on: what lies behind is asked for while most was not looked at.
+        // From the middle on, so that the walk posts requests while most of the tree is unseen.
         let mut looked_at = all().filter(|&(directory, _)| directory >= DIRECTORIES / 2);
         while world.unread_aheads.load(Ordering::Relaxed) == 0 {
             let (directory, file) = looked_at.next().expect("a walk asks for what lies behind");

@@ -49,7 +49,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
     assert!(SocketLink::connect(b"/nowhere/socket", 0).is_err());
 }
 
-/// One frame of a client's.
+/// One frame that a client sent.
 fn question(socket: &mut impl Read) -> Request {
     let mut head = [0; 4];
     socket.read_exact(&mut head).unwrap();
@@ -67,7 +67,7 @@ fn a_client_that_hears_nothing_says_so_elsewhere() {
         scope.spawn(|| {
             let (mut asked, _) = listener.accept().unwrap();
             assert_eq!(question(&mut asked), Request::Resync);
-            // Whoever was to answer waits for the processor that the client is on.
+            // The daemon's thread waits for the processor on which the client runs.
             let (mut told, _) = listener.accept().unwrap();
             assert_eq!(question(&mut told), Request::Unheard);
             let mut frame = Vec::new();

@@ -1,4 +1,5 @@
-//! Soft limits: exceeded for a time, and refused once that has run out, until less is owned again.
+//! Soft limits: they may be exceeded for a time. When that has run out, writes are refused until the owner
+//! owns less.
 
 use crate::common::quota::{ANNA, BLOCK, check, fill, owned, quotas, set_limits, store, user, write};
 use crate::common::{InProcess, root};
@@ -18,7 +19,7 @@ fn limit(shared: &SharedFs, limits: Limits) {
     assert_eq!(set_limits(shared, Limited::User(ANNA), Some(limits)), Response::Done);
 }
 
-/// What Anna may own, as `cuesta quota` is told.
+/// Anna's allowance, in the terms of `cuesta quota`.
 fn allowance(shared: &SharedFs) -> Allowance {
     let listed = quotas(shared).into_iter().find(|quota| quota.payer == Payer::User(ANNA));
     listed.expect("she has limits").allowance
@@ -36,14 +37,14 @@ fn without_a_grace_a_soft_limit_is_reached_to_the_last_block_and_not_exceeded() 
     assert_eq!(fill(&one, "more") + fill(&two, "last"), 98);
     assert_eq!(owned(&shared, ANNA).blocks, 100);
     assert_eq!(allowance(&shared).over_since, OverSince::default());
-    // Files without blocks are none of it.
+    // Files without blocks do not count.
     one.mkdir("d").unwrap();
     drop((one, two, shared));
     check(store, vec![first, second]);
 }
 
 #[test]
-fn a_grace_outlives_the_daemon_and_what_comes_behind_it_is_refused_until_less_is_owned() {
+fn a_grace_outlives_the_daemon_and_later_writes_are_refused_until_less_is_owned() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     let limits = Limits { soft: blocks(50), ..Limits::hard(blocks(80)) };
@@ -56,16 +57,16 @@ fn a_grace_outlives_the_daemon_and_what_comes_behind_it_is_refused_until_less_is
     assert!(since.blocks.is_some() && since.inodes.is_none(), "{since:?}");
     assert_eq!(fill(&anna, "most"), 20, "the hard limit holds meanwhile");
 
-    // The daemon is killed; the next one knows since when.
+    // The daemon is killed. The next one knows since when the limit is exceeded.
     client.detach();
     drop((anna, client, shared));
     let next = store.take_over();
-    // The clock of files ticks slowly: a time that is the same is the one that was kept.
+    // The clock of files ticks slowly. An unchanged time shows that the earlier one was kept.
     while Some(clock::now()) <= since.blocks {
         std::thread::yield_now();
     }
     assert_eq!(allowance(&next), Allowance { limits, over_since: since });
-    // Whether it has run out is judged by the grace that is set now.
+    // The present grace period decides whether the time has run out.
     limit(&next, Limits { grace_seconds: 0, ..limits });
     assert_eq!(allowance(&next).over_since, since);
     let client = Client::attach(Box::new(InProcess::of(&next, SessionId(0))), "after").unwrap();
@@ -81,9 +82,10 @@ fn a_grace_outlives_the_daemon_and_what_comes_behind_it_is_refused_until_less_is
     client.detach();
 }
 
-/// Whoever passes limits takes others over theirs, and limits may be set below what is owned: it is seen all the same.
+/// A user that passes limits may take others over theirs, and a limit may be set below the amount owned. The
+/// excess is noticed all the same.
 #[test]
-fn who_is_taken_over_a_soft_limit_has_a_grace_from_when_it_is_seen() {
+fn an_owner_taken_over_a_soft_limit_has_a_grace_from_when_it_is_seen() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);
     let (anna, admin) = (user(&client, ANNA), root(&client));
@@ -103,7 +105,7 @@ fn who_is_taken_over_a_soft_limit_has_a_grace_from_when_it_is_seen() {
     check(store, vec![client]);
 }
 
-/// As on XFS: to programs it is a file system of that size.
+/// As on XFS: programs see a file system of that size.
 #[test]
 fn a_directory_is_as_large_as_its_soft_limit() {
     let (store, client) = store();

@@ -1,5 +1,5 @@
-//! Tests of LibFS with SharedFS in one process, as one program: it is linked once, and its tests share the processors to the end.
-//! Apart from them: `allocations`, which counts what is allocated, by an allocator of its own.
+//! Tests of LibFS with SharedFS in one process, as one program: it is linked once, and its tests share the
+//! processors to the end. Only `allocations` is apart, because it counts by an allocator of its own.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Sessions that change the same things in turns: what one keeps while the other has the lease is the truth again when it
-//! gets it back.
+//! Sessions that change the same things in turns: state kept while another session has the lease is true
+//! again when the lease comes back.
 
 use crate::common::{Caller, InProcess, Store, root, small};
 use cuesta_format::SessionId;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A link that counts the names it is told.
+/// A link that counts the names that answers bring.
 struct Counting {
     link: InProcess,
     names: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl Link for Counting {
     }
 }
 
-/// A client, and how many names it was told.
+/// A client, and how many names its answers brought.
 fn counted(store: &Store) -> (Caller, Arc<AtomicUsize>) {
     let names = Arc::new(AtomicUsize::new(0));
     let link = Counting { link: InProcess::of(&store.shared, SessionId(0)), names: Arc::clone(&names) };
@@ -46,7 +46,7 @@ fn counted(store: &Store) -> (Caller, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn of_a_directory_that_comes_back_only_what_changed_is_told() {
+fn a_returning_directory_brings_only_changed_names() {
     const NAMES: usize = 3000;
     let store = Store::new(small()).digesting();
     let (one, told) = counted(&store);
@@ -72,9 +72,9 @@ fn of_a_directory_that_comes_back_only_what_changed_is_told() {
     }
 }
 
-/// The first one that made the directory slept meanwhile, and one of those that changed it is gone.
+/// The session that made the directory was idle meanwhile, and one of those that changed it has ended.
 #[test]
-fn who_slept_through_many_turns_sees_all_of_them() {
+fn a_session_idle_for_many_turns_sees_all_of_them() {
     let store = Store::new(small()).digesting();
     let sleeper = root(&store.attach());
     sleeper.mkdir("d").unwrap();
@@ -86,7 +86,7 @@ fn who_slept_through_many_turns_sees_all_of_them() {
             short.write_file(&format!("d/short-{guest}-{round}"), b"").unwrap();
             awake.write_file(&format!("d/awake-{guest}-{round}"), b"").unwrap();
         }
-        // It has the lease at its end, which nobody had before but who made the directory.
+        // It has the lease at its end, which only the maker of the directory had before.
         assert_eq!(short.list("d").unwrap().len(), 1 + 100 * (guest + 1));
         short.client.detach();
     }
@@ -94,7 +94,7 @@ fn who_slept_through_many_turns_sees_all_of_them() {
     assert_eq!(sleeper.list("d").unwrap().len(), 501);
 }
 
-/// What happens once.
+/// An action that happens once.
 type Once = Mutex<Option<Box<dyn FnOnce() + Send>>>;
 
 /// A link behind whose next lease something else happens first.
@@ -123,10 +123,10 @@ impl Link for Interrupted {
     }
 }
 
-/// The directory is taken from a session in the middle of a rename: what its log says of that is void, the names it knows
-/// are as if it had been.
+/// Another session takes the directory in the middle of a rename. The rename's entry is void, and the names
+/// are as if it had not been logged.
 #[test]
-fn what_was_void_is_undone_in_what_is_kept() {
+fn void_changes_are_undone_in_kept_names() {
     let store = Store::new(small()).digesting();
     let first: Arc<Once> = Arc::default();
     let link = Interrupted { link: InProcess::of(&store.shared, SessionId(0)), first: Arc::clone(&first) };
@@ -193,7 +193,7 @@ fn random_calls_by_turns() {
         clients[0].mkdir("e").unwrap();
         let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for step in 0..1500 {
-            // Now and then another one goes on, so that each makes some calls under its lease.
+            // Now and then another client continues, so that each makes some calls under its lease.
             let call = &clients[if random.u8(0..4) == 0 { random.usize(0..3) } else { step / 40 % 3 }];
             let mut path = || format!("{}/{}", ["d", "d", "d", "e"][random.usize(0..4)], random.u8(0..30));
             let (one, two) = (path(), path());
@@ -255,15 +255,15 @@ impl Link for Listening {
     }
 }
 
-/// How often the session kicked since this was last asked.
+/// How often the session kicked since the last call.
 fn kicks(kick: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     rustix::io::read(kick, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
 }
 
-/// Each turn began with a kick: a digest thread that had nothing to do was woken on a processor where others waited.
+/// Each turn began with a kick. It woke an idle digest thread on a processor on which others waited.
 #[test]
-fn who_takes_turns_wakes_no_digest_thread() {
+fn taking_turns_wakes_no_digest_thread() {
     const TURNS: u64 = 20;
     let store = Store::new(small());
     let kick = Arc::default();

@@ -47,7 +47,7 @@ fn an_exclusive_one_never_gets_a_name() {
 }
 
 #[test]
-fn nothing_is_left_of_what_got_no_name() {
+fn nothing_is_left_of_a_file_that_got_no_name() {
     let store = Store::new(small());
     let used = |call: &Caller| {
         let totals = call.client.statfs().unwrap();
@@ -84,7 +84,7 @@ fn another_session_of_the_family_may_name_it() {
     parent.detach();
     child.close(again).unwrap();
     child.detach();
-    // Whoever comes later, and the daemon that recovers the store, has it.
+    // Later sessions, and the daemon that recovers the store, have it.
     assert_eq!(root(&store.attach()).read_file("named").unwrap(), b"shared");
     let shared = store.take_over();
     let client = cuesta_libfs::Client::attach(

@@ -1,4 +1,4 @@
-//! What a program waits for: digests, and how such waits end.
+//! Waits for digests, and how they end.
 
 use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_format::SessionId;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// No digest takes so long, on whatever machine: a wait that does was woken by nobody.
+/// No digest takes so long on any machine. A wait that does was never woken.
 const UNWOKEN: Duration = Duration::from_secs(60);
 
 fn digested_entries(shared: &SharedFs) -> u64 {
@@ -30,8 +30,8 @@ fn save(call: &Caller, number: u64) -> Result<(), Error> {
     call.client.close(file)
 }
 
-/// A log of 512 KiB, written over many times: its writer waits for digests all the time, each time until the daemon's own
-/// thread, kicked by it, wakes it.
+/// A log of 512 KiB, written over many times. Its writer waits for digests all the time. The daemon's own
+/// thread, which the writer kicks, ends each wait.
 #[test]
 fn every_wait_for_a_digest_is_ended_by_one() {
     let store = Store::new(small());
@@ -57,7 +57,7 @@ fn every_wait_for_a_digest_is_ended_by_one() {
     server.wait();
 }
 
-/// Nobody digests unless the writer waits: it waits when the log holds the most entries that it may.
+/// No digest runs unless the writer waits. It waits when the log holds the most entries that it may.
 #[test]
 fn a_log_never_holds_more_entries_than_recovery_may_find() {
     const MOST: u64 = 100;
@@ -89,7 +89,7 @@ fn a_log_never_holds_more_entries_than_recovery_may_find() {
     }
     let (waits, _) = client.digest_waits();
     assert_eq!(held_most, MOST);
-    // A digest that comes a little late takes what was logged since the wait, too: the next wait is later then.
+    // A late digest also takes the entries logged since the wait began. The next wait is later then.
     assert!(waits > 0);
     stop.store(true, Ordering::Relaxed);
     digester.join().unwrap();

@@ -1,5 +1,5 @@
-//! Coming into a tree that another session made: what is granted ahead saves questions, and is never older than what
-//! others did.
+//! Walking into a tree that another session made: leases granted ahead save questions, and are never older
+//! than changes by other sessions.
 
 use crate::common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
@@ -32,7 +32,8 @@ fn all() -> impl Iterator<Item = (u32, u32)> {
     (0..DIRECTORIES).flat_map(|directory| (0..FILES).map(move |file| (directory, file)))
 }
 
-/// A tree made by sessions that ended: one made them all, or each directory another, so that numbers are far apart.
+/// A tree that ended sessions made: one session all of it, or each directory another, so that numbers are far
+/// apart.
 fn made(one_session: bool) -> Store {
     let store = Store::new(small()).digesting();
     let mut maker = store.attach();
@@ -63,7 +64,7 @@ fn walk(call: &Caller) {
 }
 
 #[test]
-fn programs_that_look_where_they_are_ask_nothing_and_see_what_changes() {
+fn programs_that_look_where_they_are_ask_nothing_and_see_changes() {
     let store = Store::new(small()).digesting();
     let maker = store.attach();
     for directory in ["a", "a/b", "a/b/c"] {
@@ -83,7 +84,7 @@ fn programs_that_look_where_they_are_ask_nothing_and_see_what_changes() {
         assert_eq!((up[0], asked.load(Ordering::Relaxed) - before), (place, 0));
         looker
     };
-    // The second takes from the first what that was granted alone, and nothing else.
+    // The second takes only single leases from the first.
     let lookers = [come_and_look(), come_and_look()];
     let changer = store.attach();
     root(&changer).write_file("a/new", b"new").unwrap();
@@ -106,13 +107,13 @@ fn a_walk_through_a_thousand_files_asks_few_questions() {
         walk(&root(&client));
         let questions = asked.load(Ordering::Relaxed) - before;
         assert!(questions <= questions_max, "{questions} questions, one session: {one_session}");
-        // Then it knows all of it.
+        // Then the session knows all of it.
         walk(&root(&client));
         assert_eq!(asked.load(Ordering::Relaxed) - before, questions);
     }
 }
 
-/// As a program that delivers mail into a folder with thousands of letters.
+/// Like a program that delivers mail into a folder with thousands of letters.
 #[test]
 fn new_names_in_a_large_directory_are_not_asked_for_one_by_one() {
     const OLD: u32 = 3000;
@@ -131,7 +132,7 @@ fn new_names_in_a_large_directory_are_not_asked_for_one_by_one() {
     }
     let questions = asked.load(Ordering::Relaxed);
     assert!(questions < NEW / 3, "{questions} questions");
-    // What it fetched is no older than what others do.
+    // The fetched names are no older than changes by other sessions.
     let other = store.attach();
     root(&other).write_file("large/others", b"seen").unwrap();
     root(&other).rename("large/7", "large/moved").unwrap();
@@ -140,7 +141,7 @@ fn new_names_in_a_large_directory_are_not_asked_for_one_by_one() {
 }
 
 #[test]
-fn what_others_do_to_what_was_granted_ahead_is_seen() {
+fn changes_by_others_to_inodes_granted_ahead_are_seen() {
     let store = made(true);
     let (walker, other) = (store.attach(), store.attach());
     let (walking, call) = (root(&walker), root(&other));
@@ -160,7 +161,7 @@ fn what_others_do_to_what_was_granted_ahead_is_seen() {
     assert_eq!(walking.stat("tree/10/9").unwrap().size, 9);
     assert_eq!(walking.stat("tree/11").err(), Some(Error::NotFound));
     assert_eq!(walking.stat("tree/9/moved/12").unwrap().size, 12);
-    // And the other way round: what the walker was granted ahead it may change.
+    // The other way round: the walker may change an inode that it was granted ahead.
     walking.write_file("tree/20/3", b"walker").unwrap();
     walking.unlink("tree/20/4").unwrap();
     assert_eq!(call.read_file("tree/20/3").unwrap(), b"walker");
@@ -171,10 +172,10 @@ fn what_others_do_to_what_was_granted_ahead_is_seen() {
     assert_eq!(names.len() as u32, FILES - 1);
 }
 
-/// Threads of a session walk through the tree while another session writes ever longer files: nobody sees a file
-/// shorter than it was before.
+/// Threads of a session walk through the tree while another session writes ever longer files. No thread sees
+/// a file shorter than it was before.
 #[test]
-fn nothing_granted_ahead_is_older_than_what_was_seen() {
+fn nothing_granted_ahead_is_older_than_an_earlier_answer() {
     let store = made(true);
     let (walker, writer) = (store.attach(), store.attach());
     let stop = AtomicBool::new(false);
@@ -209,7 +210,7 @@ fn nothing_granted_ahead_is_older_than_what_was_seen() {
 }
 
 #[test]
-fn a_look_at_what_was_granted_ahead_tells_what_opening_it_tells() {
+fn a_stat_of_an_inode_granted_ahead_agrees_with_opening_it() {
     let store = Store::new(small()).digesting();
     let maker = store.attach();
     let call = root(&maker);
@@ -264,7 +265,7 @@ fn a_look_at_what_was_granted_ahead_tells_what_opening_it_tells() {
     }
 }
 
-/// A link on which what is asked for ahead is answered at once, and read no sooner than it must be.
+/// A link that answers posted requests at once, and reads the answers no sooner than it must.
 struct Early {
     link: InProcess,
     answer: Option<Response>,
@@ -292,19 +293,19 @@ impl Link for Early {
 }
 
 #[test]
-fn what_was_granted_ahead_and_not_read_yet_is_taken_away_like_all_else() {
+fn an_unread_grant_is_revoked_like_any_other() {
     let store = made(true);
     let unread = Arc::new(AtomicU32::new(0));
     let link = Early { link: store.link(), answer: None, unread: Arc::clone(&unread) };
     let (walker, other) = (Client::attach(Box::new(link), "walker").unwrap(), store.attach());
     let (walking, call) = (root(&walker), root(&other));
-    // The walk begins at the end, so that what lies behind is asked for while most was not looked at.
+    // The walk begins at the end, so that it posts requests while most of the tree is unseen.
     let mut looked_at = all().filter(|&(directory, _)| directory >= DIRECTORIES - 8);
     while unread.load(Ordering::Relaxed) == 0 {
         let (directory, file) = looked_at.next().expect("a walk asks for what lies behind");
         assert_eq!(walking.stat(&path(directory, file)).unwrap().size, u64::from(file));
     }
-    // All of it, and so what lies in the answer that nobody has read.
+    // All of the tree, including the part in the unread answer.
     for (directory, file) in all() {
         let path = path(directory, file);
         match file % 3 {

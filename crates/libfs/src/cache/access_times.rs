@@ -1,6 +1,7 @@
 //! Times of last access: when a read moves them, and those that SharedFS has not been told yet.
 //!
-//! A reader takes no lease to move a time. It notes the time in its session. [`crate::calls::attributes::access_times`] tells SharedFS of many at once.
+//! A reader takes no lease to move a time. It notes the time in its session.
+//! [`crate::calls::attributes::access_times`] tells SharedFS of many at once.
 
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use cuesta_format::wire::Request;

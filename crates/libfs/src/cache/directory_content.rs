@@ -29,14 +29,14 @@ const BESIDE_FIRST: usize = 16;
 /// How many names are searched for directories to request.
 const NAMES_SEARCHED_MAX: usize = 4096;
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameTarget {
     pub(crate) inode: InodeNumber,
     pub(crate) kind: FileKind,
 }
 
-/// What the session knows of a name.
+/// A name, as far as the session knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameState {
     Present(NameTarget),

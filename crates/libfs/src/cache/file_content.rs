@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_moves_what_lies_behind() {
+    fn a_shift_moves_the_content_behind_it() {
         let mut content = FileContent::granted(5 * BLOCK_BYTES, [extent(0, 5, 20)], true);
         content.shift(BLOCK_BYTES..3 * BLOCK_BYTES, true);
         let size = 7 * BLOCK_BYTES;

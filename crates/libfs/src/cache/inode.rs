@@ -39,7 +39,7 @@ pub(crate) struct Inode {
     pub(crate) shipped: ShippedUntil,
 }
 
-/// What the session knows of an inode.
+/// An inode's state, as far as the session knows it.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) lease: Option<LeaseMode>,
@@ -111,7 +111,7 @@ impl Inode {
         self.accessed.store(time.0, Ordering::Relaxed);
     }
 
-    /// Fills the state with a grant. What the session knows under a lease already is newer, and stays.
+    /// Fills the state with a grant. State under an earlier lease is newer, and stays.
     pub(crate) fn fill(&self, state: &mut State, grant: Grant) {
         if !self.fill_record(state, grant.mode, grant.record) {
             return;

@@ -1,4 +1,4 @@
-//! What the session knows under its leases. All of it is data: nothing here asks SharedFS, and nothing knows the client.
+//! Cached state under leases. All of it is data: nothing here asks SharedFS, and nothing knows the client.
 //!
 //! | file | idea |
 //! |---|---|

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Programs that are remembered as not written. A process seldom starts more of them in turn.
 const UNWRITTEN_MAX: usize = 16;
 
-/// What is known of programs.
+/// The programs of a session, as far as it knows them.
 #[derive(Default)]
 pub(crate) struct Programs {
     pub(crate) is_running: OnceLock<fn(InodeNumber) -> bool>,

@@ -1,4 +1,5 @@
-//! Values that tell a caller whether an inode is still as it was. They are leaves: only the calls that answer them make them.
+//! Values that tell a caller whether an inode is still as it was. They are leaves: only the calls that answer
+//! them make them.
 
 use cuesta_format::{InodeNumber, LogPosition};
 

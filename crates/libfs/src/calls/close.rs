@@ -1,4 +1,5 @@
-//! `close`, the end of an inode that has no name left, and the descriptors that keep an inode for other processes.
+//! `close`, the end of an inode that has no name left, and the descriptors that keep an inode for other
+//! processes.
 
 use crate::cache::inode::{Content, Inode};
 use crate::client::client::Client;

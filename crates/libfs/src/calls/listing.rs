@@ -1,7 +1,8 @@
 //! Reading directories.
 //!
-//! An open directory is read from a list ([`crate::open_files::listing`]) that is made when it is read from the start. POSIX leaves open whether
-//! names that are made or removed later appear. An item's cookie is its place in the list.
+//! An open directory is read from a list ([`crate::open_files::listing`]) that is made when it is read from
+//! the start. POSIX leaves open whether names that are made or removed later appear. An item's cookie is its
+//! place in the list.
 
 use crate::cache::inode::Inode;
 use crate::client::client::Client;

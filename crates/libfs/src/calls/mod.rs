@@ -1,4 +1,5 @@
-//! The calls, one file or folder for each family. Each is an `impl Client` block around [`crate::client::operate`].
+//! The calls, one file or folder for each family. Each is an `impl Client` block around
+//! [`crate::client::operate`].
 //!
 //! | file | calls |
 //! |---|---|
@@ -10,9 +11,9 @@
 //! | `listing` | `readdir` |
 //! | `programs` | `execve`: a running program is not written |
 //!
-//! Where a write goes: [`data::write`] prepares an entry, [`crate::client::attempt`] appends it to the log, and
-//! [`crate::cache::file_content`] overlays the content with it. SharedFS digests the log; [`crate::log::retire`] then
-//! points the content at the arenas.
+//! Where a write goes: [`data::write`] prepares an entry, [`crate::client::attempt`] appends it to the log,
+//! and [`crate::cache::file_content`] overlays the content with it. SharedFS digests the log;
+//! [`crate::log::retire`] then points the content at the arenas.
 
 pub(crate) mod attributes;
 pub(crate) mod close;

@@ -1,4 +1,5 @@
-//! `open`: a walk, the checks, and one more open of the inode. Also opening an inode that this process already has a descriptor of.
+//! `open`: a walk, the checks, and one more open of the inode. Also opening an inode that this process
+//! already has a descriptor of.
 
 use crate::cache::inode::{Inode, State};
 use crate::calls::names::make::NewInode;

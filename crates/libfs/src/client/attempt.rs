@@ -1,6 +1,8 @@
-//! One attempt of an operation: it reserves log space and credit before any lock, and appends the entry under the locks.
+//! One attempt of an operation: it reserves log space and credit before any lock, and appends the entry under
+//! the locks.
 //!
-//! An attempt knows the log's appender and the client. It does not know inodes: the call changes the cached state itself, behind [`Attempt::append`].
+//! An attempt knows the log's appender and the client. It does not know inodes: the call changes the cached
+//! state itself, behind [`Attempt::append`].
 
 use crate::client::client::Client;
 use crate::client::halt::Halt;

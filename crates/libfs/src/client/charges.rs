@@ -1,7 +1,8 @@
 //! Charging quotas within an attempt, and asking SharedFS for more room.
 //!
-//! An attempt charges the payers before it appends. If it appends nothing, the operation loop gives the charge back. The session asks for
-//! room with the gate closed, because then everything that was charged is in the log. The state is in [`crate::session::quotas`].
+//! An attempt charges the payers before it appends. If it appends nothing, the operation loop gives the
+//! charge back. The session asks for room with the gate closed, because then everything that was charged is
+//! in the log. The state is in [`crate::session::quotas`].
 
 use crate::client::attempt::Attempt;
 use crate::client::client::Client;

@@ -1,7 +1,7 @@
 //! One session of a process: the struct that every call starts from, and its beginning and end.
 //!
-//! `Client` only holds the state of the rooms below it. Each call is an `impl Client` block in the room of its family
-//! (`calls`, `mapped`, `mount`, `sharing`), and runs by [`Client::operate`].
+//! `Client` only holds the state of the rooms below it. Each call is an `impl Client` block in the room of
+//! its family (`calls`, `mapped`, `mount`, `sharing`), and runs by [`Client::operate`].
 
 use crate::cache::access_times::Accesses;
 use crate::cache::inodes::Cache;
@@ -130,7 +130,7 @@ impl Client {
         })
     }
 
-    /// Ends the session in order. Later calls fail. What was written is safe even without this.
+    /// Ends the session in order. Later calls fail. All writes are safe even without this.
     pub fn detach(&self) {
         if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
             let _closed = self.gate.write();

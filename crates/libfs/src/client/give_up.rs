@@ -1,7 +1,7 @@
 //! Trying again, or giving up with a message to a person.
 //!
-//! An operation that waits for room or credit has not failed as long as the session makes progress, even if other threads take
-//! what arrives.
+//! An operation that waits for room or credit has not failed as long as the session makes progress, even if
+//! other threads take what arrives.
 
 use crate::client::client::Client;
 use crate::client::retries::Retries;

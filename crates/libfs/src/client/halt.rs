@@ -1,4 +1,5 @@
-//! Why an attempt did not end: the operation's answer, or what the operation loop must do before the next attempt.
+//! Why an attempt did not end: the operation's answer, or what the operation loop must do before the next
+//! attempt.
 //!
 //! This is a leaf. [`crate::client::operate`] acts on each variant.
 

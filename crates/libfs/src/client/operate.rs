@@ -3,11 +3,12 @@
 //! 1. The attempt runs under the open gate, in the lease generation that everything cached holds under.
 //! 2. It resolves names and prepares its entry (log space, credit, an inode number) before it takes any lock.
 //! 3. It locks inodes, appends the entry, and changes the cached state.
-//! 4. The loop reads the generation again. If it moved, the session resynchronises. The attempt then stands only if SharedFS accepted
-//!    its entry. A moved generation voids every answer that rests on cached state, also an error.
+//! 4. The loop reads the generation again. If it moved, the session resynchronises. The attempt then stands
+//!    only if SharedFS accepted its entry. A moved generation voids every answer that rests on cached state,
+//!    also an error.
 //!
-//! An attempt that must wait (for a digest, credit or numbers) returns a [`Halt`]. The loop waits outside the gate and starts the
-//! next attempt.
+//! An attempt that must wait (for a digest, credit or numbers) returns a [`Halt`]. The loop waits outside the
+//! gate and starts the next attempt.
 
 use crate::client::attempt::Attempt;
 use crate::client::client::Client;

@@ -1,12 +1,14 @@
 //! Resuming with the next daemon, after the daemon of this session is gone (DESIGN §3.6).
 //!
-//! The next daemon of the store recovers every log. It keeps the session of each process that lives, with its log, its number and its open
-//! files, but without a lease. The page that counts daemons ([`crate::session::control::Incarnation`]) voids what sessions do from the moment
-//! the daemon begins to recover. So the end of a daemon is a fence of everything at once. The thread that notices it connects again, asks for
-//! the session, maps the new control pages in place of the old ones, and resynchronises as after any fence.
+//! The next daemon of the store recovers every log. It keeps the session of each process that lives, with its
+//! log, its number and its open files, but without a lease. The page that counts daemons
+//! ([`crate::session::control::Incarnation`]) voids what sessions do from the moment the daemon begins to
+//! recover. So the end of a daemon is a fence of everything at once. The thread that notices it connects
+//! again, asks for the session, maps the new control pages in place of the old ones, and resynchronises as
+//! after any fence.
 //!
-//! Without a daemon, operations that need none go on. An operation that needs one waits for the next, up to a limit. A door that can start a
-//! daemon says how ([`Client::start_daemons_by`]).
+//! Without a daemon, operations that need none go on. An operation that needs one waits for the next, up to a
+//! limit. A door that can start a daemon says how ([`Client::start_daemons_by`]).
 
 use crate::client::client::Client;
 use crate::client::retries::{DAEMON_TRIES, Retries};
@@ -23,7 +25,7 @@ const DAEMONS_LOST: &str = "the daemon is gone again each time before it answers
 
 impl Client {
     /// Sets the function that starts a daemon. A call that needs a daemon runs it if none listens, one thread
-    /// at a time. It must not use this client, whose operations wait meanwhile.
+    /// at a time. The function must not use this client, because the client's operations wait meanwhile.
     pub fn start_daemons_by(&self, start: impl Fn() -> bool + Send + Sync + 'static) {
         // The first setting stays: a process has one door.
         let _ = self.starter.0.set(Box::new(start));

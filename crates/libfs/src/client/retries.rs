@@ -1,8 +1,9 @@
 //! How often the client tries something again before it takes the failure for a bug: the counters.
 //!
-//! A failed attempt is normal: another session came between. An operation that fails again and again has met damaged data, in the cache,
-//! in the store or in an answer. A program that gets an error can be examined, and a program that loops cannot. Both the number of attempts
-//! and the time count: a stopped process or a busy machine lets time pass without attempts, and many attempts pass in a moment.
+//! A failed attempt is normal: another session came between. An operation that fails again and again has met
+//! damaged data, in the cache, in the store or in an answer. A program that gets an error can be examined,
+//! and a program that loops cannot. Both the number of attempts and the time count: a stopped process or a
+//! busy machine lets time pass without attempts, and many attempts pass in a moment.
 
 use crate::sync::{AtomicBool, AtomicU64};
 use std::sync::OnceLock;

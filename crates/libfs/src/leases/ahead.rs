@@ -183,7 +183,7 @@ mod tests {
         // Another thread is further on.
         ahead.next(number(12));
         assert_eq!(ahead.behind(number(12)), Some(number(13)));
-        assert_eq!(ahead.behind(number(9)), Some(number(11)), "what was asked for is not asked for again");
+        assert_eq!(ahead.behind(number(9)), Some(number(11)), "a requested block is not requested again");
         assert_eq!(ahead.behind(number(9)), None);
     }
 

@@ -1,6 +1,7 @@
 //! Forgetting closed inodes, and giving their leases back to SharedFS.
 //!
-//! The gate is closed meanwhile. Otherwise SharedFS could take back a lease that another thread has just asked for anew.
+//! The gate is closed meanwhile. Otherwise SharedFS could take back a lease that another thread has just
+//! asked for anew.
 
 use crate::client::client::Client;
 use crate::errno::Error;

@@ -25,7 +25,7 @@ pub(crate) struct ParcelStore {
     count: AtomicUsize,
 }
 
-/// An item of a parcel: what a lease on one inode brought.
+/// An item of a parcel: the record and content that a lease on one inode brought.
 #[derive(Debug)]
 pub(crate) struct ParcelItem {
     parcel: Arc<Parcel>,

@@ -2,10 +2,10 @@
 //! SharedFS accepted.
 //!
 //! Sessions that want the same inodes fence each other a thousand times a second. So the session drops only
-//! what the fence took. SharedFS has digested the entries that it accepted, and its answer brings the report,
-//! so they are retired as usual. The other entries never happened: the session forgets the inodes that they
-//! changed. If all names of a revoked directory were known, the session keeps them, and the next lease brings
-//! the names that changed ([`Kept`]).
+//! state under the leases that the fence took. SharedFS has digested the entries that it accepted, and its
+//! answer brings the report. They are retired as usual. The other entries never happened: the session forgets
+//! the inodes that they changed. If all names of a revoked directory were known, the session keeps them, and
+//! the next lease brings the names that changed ([`Kept`]).
 
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};
@@ -16,7 +16,7 @@ use cuesta_format::wire::{DOUBTFUL_MAX, Kept, Report, Request, Response, Resynce
 use cuesta_format::{InodeNumber, LogPosition, Operation};
 use hashbrown::HashSet;
 
-/// What the entries changed that SharedFS did not accept.
+/// The inodes and names that void entries changed.
 #[derive(Debug, Default)]
 struct Voided {
     inodes: HashSet<InodeNumber>,

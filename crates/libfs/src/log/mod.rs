@@ -1,4 +1,5 @@
-//! The log's space and its durability. The appender itself is `cuesta-oplog`; entries are appended in [`crate::client::attempt`].
+//! The log's space and its durability. The appender itself is `cuesta-oplog`; entries are appended in
+//! [`crate::client::attempt`].
 //!
 //! | file | idea |
 //! |---|---|

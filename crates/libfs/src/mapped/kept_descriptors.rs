@@ -13,7 +13,7 @@ use std::sync::{OnceLock, Weak};
 /// How many descriptors are kept at most.
 const KEPT_MAX: usize = 64;
 
-/// What a door does for descriptors.
+/// The functions that a door provides for descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeper {
     /// Whether the calling thread has the process's descriptors. The child of a vfork has others.

@@ -1,4 +1,5 @@
-//! Files in mapped mode, whose content is a file of the kernel's that programs share mappings of (DESIGN §6).
+//! Files in mapped mode, the content of which is a file of the kernel's that programs share mappings of
+//! (DESIGN §6).
 //!
 //! | file | idea |
 //! |---|---|
@@ -10,7 +11,8 @@
 //! | `room` | the room that such files take |
 //! | `kept_descriptors` | descriptors kept from call to call |
 //!
-//! LibFS caches none of their content: calls read, write and cut the kernel's file, and every process sees the change at once.
+//! LibFS caches none of their content: calls read, write and cut the kernel's file, and every process sees
+//! the change at once.
 
 pub(crate) mod allocate;
 pub(crate) mod attributes;

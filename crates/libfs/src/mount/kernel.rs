@@ -1,4 +1,4 @@
-//! What the kernel of a mount may keep. It keeps inodes until SharedFS tells it otherwise
+//! The promises to the kernel of a mount. It keeps inodes until SharedFS tells it otherwise
 //! ([`cuesta_format::kernel_notice`]), and names for a short term ([`cuesta_format::kept_names`]). A session
 //! that loses a directory waits until the kernel keeps none of its names.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 impl Client {
     /// Hands SharedFS a descriptor of the mount that this session serves. From then on the kernel may rely on
-    /// what it learns of inodes under this session's leases, for the time that this call answers.
+    /// answers about inodes under this session's leases, for the time that this call answers.
     pub fn keep_in_kernel(&self, device: OwnedFd) -> Result<Duration, Error> {
         self.check_alive()?;
         *self.kernel.mount.lock() = Some(device);

@@ -1,4 +1,4 @@
-//! What a session keeps for a mount. This is a leaf; [`crate::mount::kernel`] uses it.
+//! The state that a session keeps for a mount. This is a leaf; [`crate::mount::kernel`] uses it.
 
 use crate::mount::revoked_directories::RevokedDirectories;
 use crate::sync::{Mutex, RwLock};
@@ -12,8 +12,8 @@ pub(crate) struct KernelState {
     pub(super) taken: RwLock<RevokedDirectories>,
 }
 
-/// A moment of a session. If the session has lost no lease since, nor given one back, what it found out at
-/// this moment still holds.
+/// A moment of a session. An answer from this moment still holds if the session has lost no lease since, nor
+/// given one back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub(super) generation: u64,

@@ -1,4 +1,5 @@
-//! An open file description: its inode, its flags, its offset, and what else it remembers. Opening and closing are calls.
+//! An open file description: its inode, its flags, its offset, and what else it remembers. Opening and
+//! closing are calls.
 
 use crate::cache::inode::Inode;
 use crate::errno::Error;

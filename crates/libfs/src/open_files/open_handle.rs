@@ -1,4 +1,5 @@
-//! The count of opens of an inode: it rises while an [`OpenHandle`] lives, and a slot shows the open to SharedFS.
+//! The count of opens of an inode: it rises while an [`OpenHandle`] lives, and a slot shows the open to
+//! SharedFS.
 
 use crate::cache::inode::Inode;
 use crate::session::open_slots::OpenSlots;
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_listed_in_the_slots_that_are_used() {
+    fn open_inodes_are_listed_in_the_used_slots() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(77), InodeNumber::NONE));
         let one = OpenHandle::new(&inode, FileKind::File, O_RDWR, &slots);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_an_inode_is_told_for_as_long_as_it_is_open() {
+    fn an_inode_has_a_writer_for_as_long_as_it_is_open_for_writing() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(7), InodeNumber::NONE));
         let reader = OpenHandle::new(&inode, FileKind::File, 0, &slots);
@@ -122,14 +123,17 @@ mod tests {
 
     /// As long as the count of writers is zero, no search looks at the slots.
     #[test]
-    fn only_who_writes_counts_as_a_writer() {
+    fn only_opens_for_writing_count_as_writers() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(7), InodeNumber::NONE));
         let open = |flags| OpenHandle::new(&inode, FileKind::File, flags, &slots);
         let count = || slots.writers.load(Ordering::SeqCst);
         let writer = open(O_RDWR);
         drop([open(0), open(O_RDWR | O_PATH)]);
-        assert!(slots.have_writer(InodeNumber(7)), "who closes and did not write takes nobody's count");
+        assert!(
+            slots.have_writer(InodeNumber(7)),
+            "closing a file that was not open for writing takes no writer's count"
+        );
         let hidden = slots.hide_writers();
         assert!(!slots.have_writer(InodeNumber(7)));
         slots.show_writers(&hidden);
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn more_slots_are_used_when_they_are_needed_and_what_finds_none_is_counted() {
+    fn slots_grow_as_needed_and_opens_without_one_are_counted() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(5), InodeNumber::NONE));
         let open = |_| OpenHandle::new(&inode, FileKind::File, 0, &slots);

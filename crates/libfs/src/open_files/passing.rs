@@ -18,7 +18,7 @@ pub struct PassedFile {
     pub cells: OwnedFd,
     /// The description's cell in that file.
     pub cell: u32,
-    /// What the sender wrote for receivers; empty for the sender.
+    /// The sender's text for receivers; empty for the sender.
     pub description: Vec<u8>,
 }
 

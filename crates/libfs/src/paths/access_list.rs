@@ -1,4 +1,5 @@
-//! Access control lists: who may read and change them, and what a new inode takes over from its directory's default list.
+//! Access control lists: the permissions to read and change them, and the part that a new inode takes over
+//! from its directory's default list.
 //!
 //! Setting and removing lists is a call: [`crate::calls::extended::lists`].
 

@@ -1,4 +1,4 @@
-//! What a process may do regardless of the mode bits: the capabilities of Linux that concern files.
+//! The capabilities of Linux that concern files: they hold regardless of the mode bits.
 
 /// A set of capabilities, as `capget` writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

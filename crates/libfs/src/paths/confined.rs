@@ -1,7 +1,9 @@
-//! Checking a call against the Landlock rulesets of its program: the walk up from an inode to the root, and the checks.
+//! Checking a call against the Landlock rulesets of its program: the walk up from an inode to the root, and
+//! the checks.
 //!
-//! The kernel cannot see the paths inside the store, so LibFS walks them here. The rules themselves are in [`crate::paths::confinement`]. The
-//! checks come in the kernel's order: behind the lookup, and before the mode bits of the directory where a name is made or removed.
+//! The kernel cannot see the paths inside the store, so LibFS walks them here. The rules themselves are in
+//! [`crate::paths::confinement`]. The checks come in the kernel's order: behind the lookup, and before the
+//! mode bits of the directory where a name is made or removed.
 
 use crate::cache::inode::Inode;
 use crate::client::client::Client;

@@ -121,11 +121,11 @@ impl Not for Rights {
 /// One ruleset in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layer {
-    /// What is forbidden unless a rule allows it.
+    /// Rights that are forbidden unless a rule allows them.
     pub handled: Rights,
-    /// What rules about directories above the store allow in all of it.
+    /// Rights that rules about directories above the store allow in all of it.
     pub above: Rights,
-    /// What rules about inodes of the store allow there and below.
+    /// Rights that rules about inodes of the store allow there and below.
     pub rules: Vec<(InodeNumber, Rights)>,
 }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_asks_for_what_its_flags_do() {
+    fn an_open_asks_for_the_rights_of_its_flags() {
         let open = |flags| Rights::to_open(FileKind::File, flags);
         assert_eq!(open(O_RDONLY), Rights::READ_FILE);
         assert_eq!(open(O_WRONLY | O_TRUNC), Rights::WRITE_FILE | Rights::TRUNCATE);

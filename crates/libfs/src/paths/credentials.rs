@@ -1,4 +1,5 @@
-//! Credentials: whom a call acts for, and what the mode bits allow them.
+//! Credentials: the user, the groups and the capabilities that a call acts for, and the mode bits' answer to
+//! them.
 
 use crate::errno::Error;
 use crate::paths::capabilities::{Capabilities, Capability};
@@ -33,7 +34,7 @@ pub(crate) const WRITE: u32 = 2;
 /// Bit of a right: to execute, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
 
-/// What decides which set-id bits a write takes away, and who pays for it.
+/// Decides which set-id bits a write takes away, and which quotas it is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writer {
     keeps_set_id: bool,
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_takes_set_id_bits() {
+    fn a_write_takes_set_id_bits() {
         let takes = |user: Credentials, mode| user.writer(&record(0)).takes(&record(mode));
         let (root, member, other) = (user(0, 0, &[]), user(5, 1, &[20]), user(10, 1, &[]));
         assert_eq!(takes(root, 0o106_777), 0);

@@ -1,4 +1,4 @@
-//! One step of a walk: what a name in a directory stands for, from the cache or from SharedFS.
+//! One step of a walk: looking a name up in a directory, in the cache or at SharedFS.
 
 use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::Inode;
@@ -11,7 +11,7 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, InodeNumber, NAME_BYTES_MAX};
 
 impl Client {
-    /// What a name in a directory stands for. Call within an attempt.
+    /// The inode that a name in a directory stands for. Call within an attempt.
     #[inline]
     pub(crate) fn look_up(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `path` | how a call names a file; what a walk answers |
+//! | `path` | how a call names a file; the result of a walk |
 //! | `walk`, `lookup` | the walk, and one step of it |
 //! | `directory_path` | from a directory to its path |
 //! | `credentials`, `capabilities` | whom a call acts for |

@@ -1,4 +1,5 @@
-//! What a path is made of, how a call names a file, and what a walk answers. These are types alone; [`crate::paths::walk`] walks.
+//! The parts of a path, the ways in which a call names a file, and the result of a walk. These are types
+//! alone; [`crate::paths::walk`] walks.
 
 use crate::cache::inode::Inode;
 use crate::errno::Error;
@@ -22,7 +23,7 @@ pub enum Base<'a> {
 /// The file that a call is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// What a path names.
+    /// The file at a path.
     Path {
         /// Where it starts.
         base: Base<'a>,
@@ -38,7 +39,7 @@ pub enum Target<'a> {
 /// The file that gets one more name.
 #[derive(Clone, Copy, Debug)]
 pub enum LinkSource<'a> {
-    /// What a path names.
+    /// The file at a path.
     Path {
         /// Where it starts.
         base: Base<'a>,
@@ -121,7 +122,7 @@ pub(crate) enum LastName {
     DotDot,
 }
 
-/// What a path leads to.
+/// The result of a walk.
 pub(crate) struct Resolved {
     /// The directory in which the last name is looked up.
     pub(crate) parent: Arc<Inode>,

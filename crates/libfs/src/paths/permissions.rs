@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_asked_for() {
+    fn an_unknown_list_is_fetched() {
         let mut file = inode(0o660, &[(Whom::User(11), 6)]);
         file.state.get_mut().extended = None;
         let user = Credentials::of_user(11, 1, Vec::new());

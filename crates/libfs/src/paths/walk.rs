@@ -1,6 +1,7 @@
 //! The walk from a path to an inode, one name after the other.
 //!
-//! Each step looks a name up ([`crate::paths::lookup`]) in a directory that the caller may search. Symbolic links are followed here.
+//! Each step looks a name up ([`crate::paths::lookup`]) in a directory that the caller may search. Symbolic
+//! links are followed here.
 
 use crate::cache::inode::{Content, Inode, State};
 use crate::client::client::Client;

@@ -1,4 +1,5 @@
-//! The table of mapped arenas, which readers search without a lock, and the check of blocks against their checksums.
+//! The table of mapped arenas, which readers search without a lock, and the check of blocks against their
+//! checksums.
 
 use crate::sync::Mutex;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium};

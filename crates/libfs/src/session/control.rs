@@ -86,7 +86,7 @@ impl ClientMapping {
     }
 
     /// Maps another page in place of this one, and copies everything to it. Nothing may be opened meanwhile.
-    /// What another thread closes while the words are copied is closed in the new page, too.
+    /// A slot that another thread clears while the words are copied is cleared in the new page, too.
     pub(crate) fn replace(&self, file: &OwnedFd) -> Result<(), MediaError> {
         let last = self.0.again()?;
         let next =

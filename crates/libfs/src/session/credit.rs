@@ -1,4 +1,5 @@
-//! What the session may use before SharedFS knows of it: blocks and inode numbers, and how many of them it asks for next.
+//! Blocks and inode numbers that the session may use before SharedFS knows of it, and how many of them it
+//! asks for next.
 //!
 //! This is the state alone. [`crate::session::credit_requests`] debits it and asks for more.
 
@@ -19,7 +20,7 @@ pub(super) const NUMBERS_LEAST: u64 = 4096;
 /// The most inode numbers that one request asks for: SharedFS reserves room for the inodes.
 const NUMBERS_MOST: u64 = 16 << 10;
 
-/// What the session has used, and what it asks for next.
+/// The credit used so far, and the amounts of the next requests.
 #[derive(Debug)]
 pub(crate) struct Credit {
     pub(super) debited: AtomicU64,

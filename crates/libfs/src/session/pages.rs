@@ -1,4 +1,4 @@
-//! What the session reads from its notice page, and what it writes to its client page, apart from the log's positions.
+//! Reading the notice page and writing the client page, apart from the positions of the log.
 
 use crate::session::session::Session;
 use crate::sync::{AtomicU64, Ordering};

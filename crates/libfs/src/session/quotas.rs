@@ -1,7 +1,7 @@
 //! How much more the users, groups and directories with limits may own, before SharedFS knows of it: the state.
 //!
-//! The client does not look here while no limit exists in the store. The room of a payer is what SharedFS gave last
-//! (`sharedfs::quotas`), less what was charged since. [`crate::client::charges`] charges it.
+//! The client does not look here while no limit exists in the store. The room of a payer is what SharedFS
+//! gave last (`sharedfs::quotas`), less what was charged since. [`crate::client::charges`] charges it.
 
 use crate::sync::Mutex;
 use cuesta_format::quota::{Amounts, Payer};

@@ -13,7 +13,7 @@ use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 /// A poll looks for the answer if its number is a power of two or a multiple of this.
 const POLL_EVERY: u32 = 64;
 
-/// What a posted request asks for.
+/// The subject of a posted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// Blocks to debit.

@@ -1,7 +1,8 @@
 //! One attachment to SharedFS: the log's appender, the control pages, and the questions to the daemon.
 //!
-//! Any thread may call everything here. Nothing here takes an inode's lock, and nothing knows the client or an inode.
-//! Log growth is in `log_growth`, kicks and waits for digests are in `kicks`, counters and flags of the control pages are in `pages`.
+//! Any thread may call everything here. Nothing here takes an inode's lock, and nothing knows the client or
+//! an inode. Log growth is in `log_growth`, kicks and waits for digests are in `kicks`, counters and flags of
+//! the control pages are in `pages`.
 
 use crate::errno::{Error, unexpected};
 use crate::leases::parcel_store::ParcelStore;
@@ -173,8 +174,8 @@ impl Session {
         }
     }
 
-    /// Continues with another daemon, which has taken the session up. No operation is in flight. What the log
-    /// holds behind its new start is void.
+    /// Continues with another daemon, which has taken the session up. No operation is in flight. The part of
+    /// the log behind its new start is void.
     pub(crate) fn go_on(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
         let [notice, client_page, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
             .map_err(|_| Error::Daemon("descriptors are missing".into()))?;

@@ -13,13 +13,13 @@
 //! | `mkdir`, `mknod`, `symlink` | `Create` | |
 //! | `open` | `Create`, or `Truncate` if it cuts a file that is there | as `write` |
 //! | `link` | `Link` | |
-//! | `unlink`, `rmdir`, `rename` | `Unlink`, `Rename` | `Release` of what nobody has open any more |
+//! | `unlink`, `rmdir`, `rename` | `Unlink`, `Rename` | `Release` of an inode that no process has open any more |
 //! | `write` | `Write` | `SetAttributes`, `RemoveExtended`: what gives the file's owner's rights goes first |
 //! | `truncate`, `fallocate` | `Truncate`, `Clear`, `Shift` | as `write` |
 //! | `chmod`, `chown`, `utimensat` | `SetAttributes` | `RemoveExtended` |
 //! | `setxattr`, `removexattr` | `SetExtended`, `SetAccessList`, `RemoveExtended` | |
 //!
-//! What a call changes in a file in mapped mode without the log has no entry. Such a call is executed again.
+//! Changes of a file in mapped mode that bypass the log have no entry. Such a call is executed again.
 //!
 //! A process may be killed while its call waits here, for a lease or for room. Its parent learns that it has
 //! ended, and relies on that: the next program must not meet a later change. So a call takes effect only
@@ -39,7 +39,7 @@ thread_local! {
     static PROCESS: RefCell<Option<Arc<dyn CallingProcess>>> = const { RefCell::new(None) };
 }
 
-/// A process without a session, whose calls this session executes.
+/// A process without a session. This session executes its calls.
 pub trait CallingProcess: Send + Sync {
     /// Whether the process has ended, or no longer knows of the calls that it asked for.
     fn is_gone(&self) -> bool;

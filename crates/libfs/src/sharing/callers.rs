@@ -1,4 +1,5 @@
-//! A session that executes calls of other processes (callers): whose call a thread executes, and what SharedFS remembers of a caller.
+//! A session that executes calls of other processes (callers): the tag of the present call, and SharedFS's
+//! record of a caller.
 
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};

@@ -1,4 +1,5 @@
-//! Parts of other logs that this session's log depends on. This is a leaf; [`crate::sharing::log_dependencies`] fills it.
+//! Parts of other logs that this session's log depends on. This is a leaf;
+//! [`crate::sharing::log_dependencies`] fills it.
 
 use crate::sync::{AtomicU64, Mutex};
 use cuesta_format::{LogDependency, SessionId};

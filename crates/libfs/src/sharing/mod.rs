@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `send`, `shipped`, `terms` | sending operations to SharedFS: the calls, what is sent, for how long |
+//! | `send`, `shipped`, `terms` | sending operations to SharedFS: the calls, the messages, the term |
 //! | `perform` | in the daemon: performing them |
 //! | `made_elsewhere` | files that SharedFS makes for a session |
 //! | `call_tags`, `callers` | calls executed for others, each exactly once |

@@ -56,7 +56,7 @@ impl Observed {
         self.version.load(Ordering::Acquire)
     }
 
-    /// What the process has seen, and its version.
+    /// The part of the log that the process has seen, and its version.
     pub(super) fn latest(&self) -> (u64, Option<LogDependency>) {
         loop {
             let version = self.version();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_only_grows() {
+    fn the_observed_part_only_grows() {
         let observed = Observed::new();
         assert_eq!(observed.latest(), (0, None));
         observed.note(seen(3, 1, 640));

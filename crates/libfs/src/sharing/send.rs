@@ -1,11 +1,13 @@
 //! Sending operations on contended files to SharedFS.
 //!
-//! A file that several sessions change would move between them with each operation. SharedFS keeps the lease of such a file in a session of its
-//! own, and says so when a session asks for the lease ([`cuesta_format::wire::Response::Shipped`]). A session with a [`Shipper`] sends its
-//! operations, for the term that the answer gave. A session without one gets the lease as before.
+//! A file that several sessions change would move between them with each operation. SharedFS keeps the lease
+//! of such a file in a session of its own, and says so when a session asks for the lease
+//! ([`cuesta_format::wire::Response::Shipped`]). A session with a [`Shipper`] sends its operations, for the
+//! term that the answer gave. A session without one gets the lease as before.
 //!
-//! The session in the daemon performs what is sent ([`Client::perform`]), and the operation is complete when the answer arrives. SharedFS digests
-//! what the sender logged of the file before its own session gets the lease. So both sessions see one order of all operations.
+//! The session in the daemon performs the sent operations ([`Client::perform`]), and an operation is complete
+//! when its answer arrives. SharedFS digests the sender's log of the file before its own session gets the
+//! lease. So both sessions see one order of all operations.
 
 use crate::cache::inode::Inode;
 use crate::calls::attributes::values::SetAttributes;

@@ -1,4 +1,4 @@
-//! Operations that SharedFS performs: what is sent, and the trait of the channel that sends it.
+//! Operations that SharedFS performs: their form, and the trait of the channel that sends them.
 //!
 //! This is a leaf. [`crate::sharing::send`] sends, [`crate::sharing::perform`] performs.
 

@@ -1,4 +1,5 @@
-//! The term for which SharedFS performs the operations on an inode, and whether the calling thread sends calls on names.
+//! The term for which SharedFS performs the operations on an inode, and whether the calling thread sends
+//! calls on names.
 
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::wire::Sends;
@@ -30,7 +31,7 @@ pub(super) fn send_names() -> SendingNames {
     SendingNames
 }
 
-/// What the calling thread's call would send, rather than wait for the lease of a directory.
+/// The operations that the calling thread's call would send, rather than wait for the lease of a directory.
 pub(crate) fn names() -> Sends {
     if SENDS_NAMES.get() { Sends::Names } else { Sends::Nothing }
 }

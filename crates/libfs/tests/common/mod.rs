@@ -25,7 +25,7 @@ pub const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 pub struct InProcess {
     shared: Arc<SharedFs>,
     session: SessionId,
-    /// What was asked for ahead; answered as late as a link may.
+    /// The posted request; answered as late as a link may.
     posted: Option<Request>,
     looks: u32,
 }
@@ -126,7 +126,7 @@ impl Store {
         self
     }
 
-    /// What the next daemon does after this one was killed: it recovers the same store.
+    /// The next daemon, after this one was killed: it recovers the same store.
     pub fn take_over(&self) -> Arc<SharedFs> {
         self.take_over_with(Options::default())
     }
@@ -143,15 +143,15 @@ impl Store {
         InProcess::of(&self.shared, SessionId(0))
     }
 
-    /// Closes the store, which clients must have let go of, and looks it over: two may not have it open.
+    /// Closes the store and checks it. All clients must have ended, because only one process may have it open.
     pub fn check(mut self) -> CheckReport {
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
-        assert_eq!(Arc::strong_count(&self.shared), 1, "somebody has it open");
+        assert_eq!(Arc::strong_count(&self.shared), 1, "it is still open");
         drop(self);
         check(folder.path(), Mode::Report).unwrap()
     }
 
-    /// Where its fast tier lies.
+    /// The folder of its fast tier.
     pub fn tier(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -182,7 +182,7 @@ pub fn root(client: &Arc<Client>) -> Caller {
 /// A call that changes a file.
 pub type Change = fn(&Caller, &str);
 
-/// The calls that change what is in a file of at least four bytes.
+/// The calls that change the content of a file of at least four bytes.
 pub const CONTENT_CHANGES: [(&str, Change); 5] = [
     ("truncate", |caller, path| {
         caller.client.truncate(&caller.who, Base::Root, path.as_bytes(), 3).unwrap();

@@ -1,4 +1,4 @@
-//! What tests of quotas begin with.
+//! Setting up tests of quotas.
 
 use super::{Caller, Store, root, small};
 use cuesta_format::quota::{Amounts, Limited, Limits, Payer, Quota};
@@ -13,7 +13,7 @@ pub const BLOCK: usize = 4096;
 pub const ANNA: u32 = 1000;
 pub const BERT: u32 = 1001;
 
-/// Asks for hard limits of somebody.
+/// Sets hard limits of a user, group or directory.
 pub fn set(shared: &SharedFs, of: Limited, limits: Option<Amounts>) -> Response {
     set_limits(shared, of, limits.map(Limits::hard))
 }
@@ -22,7 +22,7 @@ pub fn set_limits(shared: &SharedFs, of: Limited, limits: Option<Limits>) -> Res
     shared.handle(SessionId::NOBODY, &Request::SetQuota { of, limits }, &mut Vec::new())
 }
 
-/// What everybody owns and may own, once everything is digested.
+/// Amounts and limits of all owners, once everything is digested.
 pub fn quotas(shared: &SharedFs) -> Vec<Quota> {
     match shared.handle(SessionId::NOBODY, &Request::Quotas, &mut Vec::new()) {
         Response::Quotas(quotas) => quotas,
@@ -35,7 +35,7 @@ pub fn limit(shared: &SharedFs, uid: u32, blocks: u64, inodes: u64) {
     assert_eq!(set(shared, Limited::User(uid), limits), Response::Done);
 }
 
-/// What a user owns, once everything is digested.
+/// The amounts that a user owns, once everything is digested.
 pub fn owned(shared: &SharedFs, uid: u32) -> Amounts {
     let found = quotas(shared).into_iter().find(|quota| quota.payer == Payer::User(uid));
     found.map_or(Amounts::NONE, |quota| quota.used)
@@ -44,7 +44,7 @@ pub fn user(client: &Arc<Client>, uid: u32) -> Caller {
     Caller { client: Arc::clone(client), who: Credentials::of_user(uid, uid, Vec::new()) }
 }
 
-/// A store whose root everybody may write.
+/// A store whose root every user may write.
 pub fn store() -> (Store, Arc<Client>) {
     let store = Store::new(Geometry { nvm_bytes: 64 << 20, ..small() });
     let client = store.attach();
@@ -60,7 +60,7 @@ pub fn write(caller: &Caller, path: &str, at: usize, bytes: usize) -> Result<usi
     let mut written = 0;
     let mut answer = Ok(0);
     while written < bytes && answer.is_ok() {
-        // More would be written short by so small a log.
+        // So small a log would cut a longer write short.
         let data = vec![7; (bytes - written).min(16 * BLOCK)];
         answer = caller.client.pwrite(&file, &[data.as_slice().into()], (at + written) as i64);
         written += answer.as_ref().unwrap_or(&0);
@@ -69,7 +69,7 @@ pub fn write(caller: &Caller, path: &str, at: usize, bytes: usize) -> Result<usi
     answer.map(|_| written)
 }
 
-/// Writes blocks one by one until that is refused; answers how many there are then.
+/// Writes blocks one by one until a write is refused. Answers how many there are then.
 pub fn fill(caller: &Caller, path: &str) -> usize {
     let mut blocks = 0;
     loop {

@@ -1,4 +1,5 @@
-//! The interval map: most files hold one piece, which lies in the map itself. Those that hold more have them in [`Chunks`].
+//! The interval map: most files hold one piece, which lies in the map itself. Those that hold more have them
+//! in [`Chunks`].
 
 use crate::cache::interval::chunks::Chunks;
 use crate::cache::interval::piece::{Piece, Sliding};

@@ -1,7 +1,8 @@
 //! Noting that an inode was read, and telling SharedFS of the new times of last access.
 //!
-//! The session tells SharedFS of many at once ([`Request::Accessed`]): before the process starts another one or ends, and now and then in a
-//! process that goes on. If a process is killed, the times that it has not told are lost.
+//! The session tells SharedFS of many at once ([`Request::Accessed`]): before the process starts another one
+//! or ends, and now and then in a process that goes on. If a process is killed, the times that it has not
+//! told are lost.
 
 use crate::cache::access_times::{AccessTimes, moves};
 use crate::cache::inode::{Inode, State};

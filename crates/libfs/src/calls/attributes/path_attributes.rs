@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use cuesta_format::parcel::Item;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, NAME_BYTES_MAX};
 
-/// What the path led to.
+/// The end of a path.
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 enum PathEnd {
     Record(InodeRecord),

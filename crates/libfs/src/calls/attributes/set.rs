@@ -44,8 +44,8 @@ impl Client {
         }
     }
 
-    /// Sets attributes. `true`: capabilities must go first, because the file gets a new owner, who does not
-    /// give them.
+    /// Sets attributes. `true`: capabilities must go first, because the file gets a new owner, and
+    /// capabilities are not that owner's to give.
     fn set_attributes_of(
         &self,
         attempt: &mut Attempt<'_>,

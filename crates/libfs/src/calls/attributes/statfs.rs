@@ -16,7 +16,7 @@ impl Client {
     pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
         self.check_alive()?;
         match self.with_daemon(|| {
-            self.count_what_was_done()?;
+            self.digest_own_changes()?;
             self.session.ask(&Request::Statfs { tree })
         })? {
             Response::Statfs(totals) => Ok(totals),
@@ -26,7 +26,7 @@ impl Client {
 
     /// Digests and retires this session's log, so that what it freed counts as free. If the medium is full or
     /// refuses writes, the totals stay as they are.
-    fn count_what_was_done(&self) -> Result<(), Error> {
+    fn digest_own_changes(&self) -> Result<(), Error> {
         if self.session.retired() == self.session.appender.completed() {
             return Ok(());
         }

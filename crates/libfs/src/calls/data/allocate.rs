@@ -86,7 +86,7 @@ impl Client {
             return Err(Error::NoSpace);
         }
         // Credit of this session counts as space. Credit of other sessions may yet be freed. SharedFS gives
-        // what it has at hand, and may have more as long as it gives any.
+        // the credit that it has at hand, and may have more as long as it gives any.
         let missing = wanted - held;
         while self.session.credit_left() < missing {
             let limit = self.session.credit_limit();

@@ -6,11 +6,11 @@
 //! | `write` | `write`, `pwrite`, appending |
 //! | `seek` | `lseek` |
 //! | `truncate` | `truncate`, `ftruncate` |
-//! | `allocate`, `allocation` | `fallocate`; what it may be asked to do |
+//! | `allocate`, `allocation` | `fallocate`; its modes |
 //! | `limits` | sizes that a file may have |
 //! | `take_rights` | what a write takes away first: set-id bits and capabilities |
 //!
-//! What is done to a file in mapped mode is in [`crate::mapped`].
+//! The same calls on a file in mapped mode are in [`crate::mapped`].
 
 pub(crate) mod allocate;
 pub(crate) mod allocation;

@@ -1,4 +1,5 @@
-//! Reading: the overlay in the log first, then the arenas. A read of known content takes one shared lock and no message.
+//! Reading: the overlay in the log first, then the arenas. A read of known content takes one shared lock and
+//! no message.
 
 use crate::cache::file_content::Source;
 use crate::cache::inode::{Inode, State};

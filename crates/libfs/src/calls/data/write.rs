@@ -1,7 +1,7 @@
 //! Writing: one entry in the log, then the overlay of the cached content.
 //!
-//! A write takes set-id bits away first ([`crate::calls::data::take_rights`]). A file in mapped mode is written in
-//! [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
+//! A write takes set-id bits away first ([`crate::calls::data::take_rights`]). A file in mapped mode is
+//! written in [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
 
 use crate::calls::data::limits::too_big;
 use crate::client::attempt::Attempt;

@@ -7,8 +7,8 @@
 //! | setting it | also sets the mode bits, in the same entry of the log | leaves the mode alone |
 //! | a list that says no more than a mode | only sets the mode | is kept |
 //!
-//! Errors come in the order in which Linux finds them. As on ext4, `XATTR_CREATE` has no effect here, and removing a list that does not exist
-//! succeeds.
+//! Errors come in the order in which Linux finds them. As on ext4, `XATTR_CREATE` has no effect here, and
+//! removing a list that does not exist succeeds.
 
 use crate::cache::extended_set::{AccessListKind, ExtendedSet};
 use crate::cache::inode::{Inode, State};

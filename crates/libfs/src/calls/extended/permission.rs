@@ -1,4 +1,4 @@
-//! Who may read and change which extended attribute.
+//! Permission checks on extended attributes.
 //!
 //! | namespace | read | changed | on |
 //! |---|---|---|---|
@@ -44,7 +44,7 @@ impl Namespace {
     }
 }
 
-/// What a call does to an attribute.
+/// The kind of access to an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttributeAccess<'a> {
     Read,

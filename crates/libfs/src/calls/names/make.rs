@@ -268,7 +268,7 @@ fn new_record(
     InodeRecord { tree: parent.record.tree, ..record }
 }
 
-/// Charges the owner of a new inode, who is its maker.
+/// Charges a new inode to its owner. The maker is the owner.
 fn charge_inode(
     attempt: &mut Attempt<'_>,
     credentials: &Credentials,
