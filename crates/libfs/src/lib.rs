@@ -2,17 +2,17 @@
 //!
 //! | room | idea |
 //! |---|---|
-//! | [`calls`] | the calls, one file or folder for each family: **start here** |
-//! | [`paths`] | from a path to an inode, and whether the caller may |
-//! | [`open_files`] | open file descriptions |
-//! | [`client`] | one session of a process; how an operation runs until it stands |
-//! | [`leases`] | getting leases, losing them, giving them back |
-//! | [`log`] | the log's space and its durability |
-//! | [`cache`] | what is known under leases |
-//! | [`session`] | one attachment to SharedFS: questions, control pages, credit, arenas |
-//! | [`mapped`] | files whose content is a file of the kernel's |
-//! | [`sharing`] | operations that SharedFS performs, calls executed for others |
-//! | [`mount`] | what only a mount needs |
+//! | `calls` | the calls, one file or folder for each family: **start here** |
+//! | `paths` | from a path to an inode, and whether the caller may |
+//! | `open_files` | open file descriptions |
+//! | `client` | one session of a process; how an operation runs until it stands |
+//! | `leases` | getting leases, losing them, giving them back |
+//! | `log` | the log's space and its durability |
+//! | `cache` | what is known under leases |
+//! | `session` | one attachment to SharedFS: questions, control pages, credit, arenas |
+//! | `mapped` | files whose content is a file of the kernel's |
+//! | `sharing` | operations that SharedFS performs, calls executed for others |
+//! | `mount` | what only a mount needs |
 //! | `errno` | every error, and the one table of error numbers |
 //!
 //! A write goes down this list: `calls::data::write`, then an entry of the log by `client::attempt`, then the

@@ -115,7 +115,7 @@ impl Cache {
     }
 
     /// Whether SharedFS knows that all inodes dropped here no longer exist.
-    pub(crate) fn gone_are_known(&self, retired: LogPosition) -> bool {
+    pub(crate) fn removals_are_known(&self, retired: LogPosition) -> bool {
         self.gone_until.load(Ordering::SeqCst) <= retired.0
     }
 

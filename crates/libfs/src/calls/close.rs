@@ -21,7 +21,7 @@ impl Client {
         self.tell_old_accesses();
         drop(file);
         if was_mapped {
-            self.let_go_of_mapped(&inode);
+            self.unpin_if_closed(&inode);
         }
         self.release_if_closed(&inode)
     }

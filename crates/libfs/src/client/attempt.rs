@@ -39,7 +39,7 @@ impl<'c> Attempt<'c> {
     #[inline]
     pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
-        if session.holds_too_many() {
+        if session.holds_too_many_entries() {
             return Err(Halt::Entries);
         }
         let admission = session.appender.admit(body_bytes).map_err(|full| Halt::LogFull(full.needed))?;
@@ -51,8 +51,8 @@ impl<'c> Attempt<'c> {
         Ok(())
     }
 
-    /// Debits the exact cost of the entry, once its offset in the file is known. It never waits: missing
-    /// credit is a [`Halt`].
+    /// Adjusts the debit to what the entry costs at most, once its offset in the file is known. It never
+    /// waits: missing credit is a [`Halt`].
     #[inline]
     pub(crate) fn adjust_debit(&mut self, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;

@@ -61,7 +61,7 @@ impl Client {
         loop {
             let (welcome, descriptors) = self.reconnect(&mut patience)?;
             let closed = self.gate.write();
-            self.session.go_on(&welcome, descriptors)?;
+            self.session.continue_with(&welcome, descriptors)?;
             self.connection.fetch_add(1, Ordering::Release);
             self.fences.lock().resume();
             match self.keep_in_kernel_again().and_then(|()| self.resync_closed()) {

@@ -8,7 +8,7 @@ use crate::client::retries::{OPERATION_TRIES, Retries};
 use crate::errno::{Error, unexpected};
 use crate::leases::parcel_store::ParcelItem;
 use crate::session::requests::Subject;
-use crate::sharing::terms::names;
+use crate::sharing::terms::sends_of_thread;
 use crate::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, Sends};
@@ -38,7 +38,7 @@ fn contents_if(ships: bool) -> Sends {
 impl Client {
     /// Gets a lease on an inode, or turns a read lease into a write lease. Call within an attempt.
     pub(crate) fn acquire(&self, inode: &Inode, mode: LeaseMode) -> Result<(), Error> {
-        self.acquire_or_ship(inode, mode, names())
+        self.acquire_or_ship(inode, mode, sends_of_thread())
     }
 
     /// Like [`Client::acquire`], for an operation that can be sent: [`Error::Shipped`] if SharedFS performs
@@ -49,7 +49,7 @@ impl Client {
             return Ok(());
         }
         if let Some(taken) = self.session.parcel_store.take(inode.number) {
-            self.saw_ahead(inode.number);
+            self.note_ahead_used(inode.number);
             inode.fill_taken(&mut state, &taken);
             if state.lease >= Some(mode) {
                 return Ok(());
@@ -102,7 +102,7 @@ impl Client {
                 beside = self.directories_beside(inode.number, state.record.parent);
             }
             if beside.len() >= TREE_DIRECTORIES {
-                self.ahead.comes_into_tree();
+                self.ahead.note_tree();
             }
             Request::Acquire { inode: inode.number, mode, ahead, beside, kept: kept.cloned(), sends }
         };
@@ -127,7 +127,7 @@ impl Client {
 
     /// Notes that an operation used a lease on `inode` that was granted ahead: a walk may continue behind it.
     #[inline]
-    pub(crate) fn saw_ahead(&self, inode: InodeNumber) {
+    pub(crate) fn note_ahead_used(&self, inode: InodeNumber) {
         if let Some(behind) = self.ahead.behind_seen(inode) {
             self.session.requests.post(Subject::Ahead, &ahead_at(behind), &self.session);
         }

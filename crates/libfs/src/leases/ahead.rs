@@ -91,7 +91,7 @@ impl Ahead {
     }
 
     /// Notes a request for many directories: the walk will want their content next.
-    pub(crate) fn comes_into_tree(&self) {
+    pub(crate) fn note_tree(&self) {
         self.in_tree.store(true, Ordering::Relaxed);
     }
 
@@ -165,7 +165,7 @@ mod tests {
             [BLOCK_FIRST_OF_WALK, 0, 0],
             "these are far from each other"
         );
-        ahead.comes_into_tree();
+        ahead.note_tree();
         assert_eq!(asked(&ahead, [90_000_000]), [AHEAD_MAX]);
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let ahead = Ahead::default();
         let number = |block: u64| InodeNumber(block * BLOCK);
         assert_eq!(ahead.behind(number(8)), None, "no walk");
-        ahead.comes_into_tree();
+        ahead.note_tree();
         ahead.next(number(8));
         assert_eq!(ahead.behind(number(8)), Some(number(9)));
         assert_eq!(ahead.behind_seen(number(8)), None);

@@ -29,7 +29,7 @@ impl Client {
     /// Finds out why the generation moved. The first thread does it for all.
     pub(crate) fn resync(&self) -> Result<(), Error> {
         let _closed = self.gate.write();
-        if !self.session.stands() && !self.session.stands_as_asked() {
+        if !self.session.daemon_is_current() && !self.session.ask_daemon_is_current() {
             return Err(Error::Disconnected);
         }
         if self.session.shown_generation() == self.session.generation.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! What an entry may cost in blocks, at worst: debited before it is appended (DESIGN §3.5).
+//! The most blocks that an entry may cost. They are debited before it is appended (DESIGN §3.5).
 
 use cuesta_format::BLOCK_BYTES;
 use std::ops::Range;

@@ -21,7 +21,7 @@ impl Client {
     pub fn sync(&self) -> Result<(), Error> {
         self.check_alive()?;
         if self.session.closed() {
-            self.ask_whether_it_stands()?;
+            self.resync_if_detached()?;
         }
         if self.session.welcome.medium != Medium::Block {
             return Ok(());
@@ -104,7 +104,7 @@ impl Client {
 
     /// The daemon has gone and another one is to take the session up, or it gave the session up.
     #[cold]
-    fn ask_whether_it_stands(&self) -> Result<(), Error> {
+    fn resync_if_detached(&self) -> Result<(), Error> {
         self.with_daemon(|| self.resync())
     }
 }

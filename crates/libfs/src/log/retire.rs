@@ -34,8 +34,8 @@ impl Client {
         self.session.appended(end);
         if self.session.requests.is_outstanding() {
             self.session.requests.poll(&self.session);
-        } else if self.session.wants_more() {
-            self.session.ask_ahead();
+        } else if self.session.wants_more_credit() {
+            self.session.post_credit_request();
         }
         if self.should_retire(end) {
             // If this fails, it fails again, with a report, when the space is needed.

@@ -27,7 +27,7 @@ impl Client {
             }
             let digested = session.digested();
             session.wait_digest(before)?;
-            self.looked_for_digest(&mut looks, digested)?;
+            self.count_digest_wait(&mut looks, digested)?;
         }
     }
 
@@ -37,16 +37,16 @@ impl Client {
         loop {
             self.check_alive()?;
             let seen = self.session.digested();
-            if !self.session.holds_too_many() || self.session.is_fenced() {
+            if !self.session.holds_too_many_entries() || self.session.is_fenced() {
                 return Ok(());
             }
             self.session.wait_digest(seen)?;
-            self.looked_for_digest(&mut looks, seen)?;
+            self.count_digest_wait(&mut looks, seen)?;
         }
     }
 
     /// Counts a look for a digest as a failure as long as nothing is digested.
-    fn looked_for_digest(&self, looks: &mut Retries, before: LogPosition) -> Result<(), Error> {
+    fn count_digest_wait(&self, looks: &mut Retries, before: LogPosition) -> Result<(), Error> {
         if self.session.digested() > before {
             *looks = Retries::new(DIGEST_TRIES);
         }

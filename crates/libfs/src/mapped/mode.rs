@@ -56,7 +56,7 @@ impl Client {
 
     /// Stops keeping a closed file in mapped mode, unless it is still open here. If the log holds anything of
     /// it, the session must remember the file.
-    pub(crate) fn let_go_of_mapped(&self, inode: &Inode) {
+    pub(crate) fn unpin_if_closed(&self, inode: &Inode) {
         let mut state = inode.state.write();
         let is_open = inode.opens.load(Ordering::SeqCst) > 0;
         if !is_open && state.mapped().is_some() && state.logged <= self.session.retired() {

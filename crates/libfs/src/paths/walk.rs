@@ -166,7 +166,7 @@ impl Client {
     pub(crate) fn directory_above(&self, state: &State) -> Result<Arc<Inode>, Error> {
         match state.record.parent {
             InodeNumber::NONE => Err(Error::NotFound),
-            parent if state.is_unlinked() && !self.cache.gone_are_known(self.session.retired()) => {
+            parent if state.is_unlinked() && !self.cache.removals_are_known(self.session.retired()) => {
                 self.cache.get(parent).ok_or(Error::NotFound)
             }
             parent => Ok(self.cache.get_or_insert(parent)),

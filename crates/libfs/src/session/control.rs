@@ -47,7 +47,7 @@ impl Incarnation {
 
     /// Whether no other daemon has begun to recover the logs of this one's sessions.
     #[inline]
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         // The page is a file of the store. A process that may write the file can cut it, and a plain load
         // would then raise SIGBUS. The copy is one load of eight bytes.
         let mut word = [0; size_of::<u64>()];
@@ -57,7 +57,7 @@ impl Incarnation {
     }
 
     /// The session belongs to the daemon of this number from now on.
-    pub(crate) fn go_on(&self, number: u64) {
+    pub(crate) fn set_number(&self, number: u64) {
         self.number.store(number, Ordering::SeqCst);
     }
 }

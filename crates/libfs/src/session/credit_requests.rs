@@ -56,12 +56,12 @@ impl Session {
 
     /// Whether it is time to ask for more ahead.
     #[inline]
-    pub(crate) fn wants_more(&self) -> bool {
+    pub(crate) fn wants_more_credit(&self) -> bool {
         self.credit.wants_blocks.load(Ordering::Relaxed) || self.credit.wants_numbers.load(Ordering::Relaxed)
     }
 
     /// Asks for more ahead, without waiting.
-    pub(crate) fn ask_ahead(&self) {
+    pub(crate) fn post_credit_request(&self) {
         if self.requests.is_outstanding() {
             return;
         }

@@ -58,7 +58,7 @@ impl Session {
 
     /// Whether the log holds as many undigested entries as recovery may have to digest.
     #[inline]
-    pub(crate) fn holds_too_many(&self) -> bool {
+    pub(crate) fn holds_too_many_entries(&self) -> bool {
         let page = self.notice.page();
         let undigested =
             self.appender.entries().saturating_sub(page.digested_entries.load(Ordering::Relaxed));

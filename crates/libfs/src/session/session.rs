@@ -149,7 +149,7 @@ impl Session {
             appender,
             welcome,
         };
-        session.tell_log_generation(session.welcome.log_generation);
+        session.publish_log_generation(session.welcome.log_generation);
         Ok(session)
     }
 
@@ -176,7 +176,7 @@ impl Session {
 
     /// Continues with another daemon, which has taken the session up. No operation is in flight. The part of
     /// the log behind its new start is void.
-    pub(crate) fn go_on(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
+    pub(crate) fn continue_with(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
         let [notice, client_page, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
             .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
         if welcome.session != self.welcome.session || welcome.geometry != self.welcome.geometry {
@@ -192,7 +192,7 @@ impl Session {
         // The new daemon's file may be another one.
         self.appender.keep_marks(None);
         *self.has_asked_for_marks.lock() = false;
-        self.incarnation.go_on(welcome.incarnation);
+        self.incarnation.set_number(welcome.incarnation);
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Session {
 
     /// Tells SharedFS the generation of the log. This vouches for everything that the client page calls
     /// completed.
-    fn tell_log_generation(&self, log_generation: LogGeneration) {
+    fn publish_log_generation(&self, log_generation: LogGeneration) {
         self.client_page.page().log_generation.store(log_generation.0, Ordering::Release);
     }
 
@@ -267,22 +267,22 @@ impl Session {
 
     /// Whether the daemon that this session attached to is still the store's.
     #[inline]
-    pub(crate) fn stands(&self) -> bool {
-        self.incarnation.stands()
+    pub(crate) fn daemon_is_current(&self) -> bool {
+        self.incarnation.is_current()
     }
 
     /// Asks the daemon whether it is still the store's. If so, the page that counts daemons was damaged, and
     /// the daemon repairs it.
     #[cold]
-    pub(crate) fn stands_as_asked(&self) -> bool {
-        matches!(self.ask(&Request::Stands), Ok(Response::Done)) && self.stands()
+    pub(crate) fn ask_daemon_is_current(&self) -> bool {
+        matches!(self.ask(&Request::Stands), Ok(Response::Done)) && self.daemon_is_current()
     }
 
     /// The lease generation that SharedFS shows now. If another daemon took over, it is a generation under
     /// which no lease was ever held, because that daemon accepted only what it found in the log.
     #[inline]
     pub(crate) fn shown_generation(&self) -> u64 {
-        if self.stands() { self.notice.page().generation.load(Ordering::SeqCst) } else { u64::MAX }
+        if self.daemon_is_current() { self.notice.page().generation.load(Ordering::SeqCst) } else { u64::MAX }
     }
 
     #[inline]
@@ -310,7 +310,7 @@ impl Session {
     /// Starts the log again at `position` in a new generation, after a fence. No operation is in flight.
     pub(crate) fn restart(&self, position: LogPosition, log_generation: LogGeneration) {
         self.appender.restart(position, Salt::new(self.welcome.store, self.welcome.session, log_generation));
-        self.tell_log_generation(log_generation);
+        self.publish_log_generation(log_generation);
         self.kicked.store(position.0, Ordering::Relaxed);
         // SharedFS has digested the entries that it accepted. The rest are void.
         let digested = self.notice.page().digested_entries.load(Ordering::Relaxed);

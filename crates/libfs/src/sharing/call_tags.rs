@@ -70,7 +70,7 @@ impl Drop for RestoreTag {
 }
 
 /// Executes a caller's call. The entry by which it takes effect carries `tag`, in a session that [executes
-/// calls of others](Client::execute_for_callers).
+/// calls of others](crate::Client::execute_for_callers).
 pub fn tagged<T>(tag: CallTag, call: impl FnOnce() -> T) -> T {
     let _restore = RestoreTag(TAG.replace(Some(tag)));
     call()
@@ -86,7 +86,7 @@ impl Drop for ForgetProcess {
 }
 
 /// Executes calls of a process. If the process is gone before a tagged call takes effect, the call fails with
-/// [`Error::Withdrawn`].
+/// [`crate::Error::Withdrawn`].
 pub fn while_wanted<T>(process: &Arc<dyn CallingProcess>, calls: impl FnOnce() -> T) -> T {
     PROCESS.set(Some(Arc::clone(process)));
     let _forget = ForgetProcess;

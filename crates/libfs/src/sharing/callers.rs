@@ -10,7 +10,7 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, Operation};
 
 impl Client {
-    /// From now on this session executes calls of other processes, each within [`tagged`].
+    /// From now on this session executes calls of other processes, each within [`crate::tagged`].
     pub fn execute_for_callers(&self) {
         self.has_callers.store(true, Ordering::Relaxed);
     }

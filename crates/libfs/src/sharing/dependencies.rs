@@ -8,9 +8,9 @@ use std::collections::HashMap;
 /// The dependencies of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Dependencies {
-    /// The version of [`Observed`] that the log has declared.
+    /// The version of [`crate::Observed`] that the log has declared.
     pub(super) observed_logged: AtomicU64,
-    /// The version of [`Observed`] that is on the disk.
+    /// The version of [`crate::Observed`] that is on the disk.
     pub(super) observed_durable: AtomicU64,
     /// In SharedFS's own session: the parts of programs' logs that its log depends on, as long as the disk
     /// may lack them.

@@ -32,7 +32,7 @@ pub(super) fn send_names() -> SendingNames {
 }
 
 /// The operations that the calling thread's call would send, rather than wait for the lease of a directory.
-pub(crate) fn names() -> Sends {
+pub(crate) fn sends_of_thread() -> Sends {
     if SENDS_NAMES.get() { Sends::Names } else { Sends::Nothing }
 }
 

@@ -50,7 +50,7 @@ impl Client {
         if let (Base::Inode(number), b"") = (base, path)
             && let Some(record) = self.session.parcel_store.look(number, attributes)
         {
-            self.saw_ahead(number);
+            self.note_ahead_used(number);
             return Ok(PathEnd::Record(record));
         }
         let Some((above, name)) = plain_end(path) else { return Ok(PathEnd::More) };
@@ -74,7 +74,7 @@ impl Client {
             NameState::Present(NameTarget { inode, kind }) => {
                 Ok(match self.session.parcel_store.look(inode, attributes) {
                     Some(record) => {
-                        self.saw_ahead(inode);
+                        self.note_ahead_used(inode);
                         PathEnd::Record(record)
                     }
                     None => {

@@ -77,7 +77,7 @@ impl Client {
             check_empty(state)?;
             let orphan = inode.opens.load(Ordering::SeqCst) > 0;
             let appended = attempt.append(&operation(orphan))?;
-            self.lose_name(inode, state, is_directory, orphan, attempt, appended.end);
+            self.drop_name(inode, state, is_directory, orphan, attempt, appended.end);
             let parent = locked.of(&found.parent)?;
             parent.record.size = parent.record.size.saturating_sub(1);
             if is_directory {
@@ -95,7 +95,7 @@ impl Client {
 
     /// Drops one name of an inode, by an entry that ends at `logged`. The inode ends with its last name,
     /// unless it is open.
-    pub(crate) fn lose_name(
+    pub(crate) fn drop_name(
         &self,
         inode: &Inode,
         state: &mut State,

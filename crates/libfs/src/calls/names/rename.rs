@@ -277,7 +277,7 @@ impl Client {
                     state.record.parent = from.number;
                 }
             } else {
-                self.lose_name(replaced, state, is_directory, orphan, attempt, appended.end);
+                self.drop_name(replaced, state, is_directory, orphan, attempt, appended.end);
             }
         }
         let (lost, won) = link_moves(moving);
