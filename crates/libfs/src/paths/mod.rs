@@ -9,7 +9,7 @@
 //! | `permissions`, `access_list` | mode bits and access control lists |
 //! | `confinement`, `confined` | Landlock rulesets: the rules, and checking a call against them |
 //!
-//! The room changes nothing and appends no entry.
+//! The room changes nothing in the store and appends no entry.
 
 pub(crate) mod access_list;
 pub(crate) mod capabilities;
