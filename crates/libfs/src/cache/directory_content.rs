@@ -13,8 +13,8 @@ use std::hash::BuildHasher;
 /// Removed names that are remembered before those that SharedFS knows of are swept out.
 const TAKEN_KEPT: usize = 1024;
 
-/// A session fetches all names of an incomplete directory after this many requests for single names, if it
-/// has also asked for one in this many of its names. One request takes as long as some eighty names of a
+/// A session fetches all names of an incomplete directory after this many requests for single names. It must
+/// also have asked for one in this many of its names. One request takes as long as some eighty names of a
 /// listing.
 const ASKED_ONE_BY_ONE_MIN: u32 = 16;
 

@@ -2,10 +2,10 @@
 //! (`ETXTBSY`).
 //!
 //! SharedFS knows whether any process has a file open for writing. To spare a question at each start of a
-//! program, LibFS opens a program for writing only under a write lease. A session that was once told that no
-//! process writes a program, and still has the lease on it, knows that no other session has opened it for
-//! writing since. The session's own opens are in its slots. Opens that other processes inherited (fork, exec)
-//! are marks in the inode's lock file.
+//! program, LibFS opens a program for writing only under a write lease. A session may once have learned that
+//! no process writes a program. As long as it keeps its lease, no other session has opened the program for
+//! writing. The session's own opens are in its slots. Opens that other processes inherited (fork, exec) are
+//! marks in the inode's lock file.
 
 use crate::cache::inode::{Inode, State};
 use crate::client::client::Client;

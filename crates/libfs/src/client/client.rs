@@ -194,8 +194,8 @@ impl Client {
         self.session.welcome.store
     }
 
-    /// The absolute path at which the kernel has the file that stands in for a named pipe or socket of this
-    /// number, once a door has made it there. SharedFS removes it with the inode.
+    /// The absolute path at which the kernel has the stand-in for a named pipe or socket of this number. A
+    /// door makes the stand-in. SharedFS removes it with the inode.
     #[must_use]
     pub fn stand_in(&self, inode: InodeNumber) -> Vec<u8> {
         let mut path = self.session.welcome.stand_ins.clone();

@@ -3,9 +3,9 @@
 //! On `pmem` and `memory` every call is durable when it returns, so nothing waits. On `block`, an fsync
 //! writes all of the session's log up to now, so that a prefix survives. It also waits for the part of the
 //! log of SharedFS's own session that this session has seen the effect of
-//! ([`crate::sharing::log_dependencies`]). Changes that other sessions made to the file are made durable by
-//! those sessions, or by SharedFS, which digests them before this session may read the file. So an fsync
-//! first makes sure that it may read the file.
+//! ([`crate::sharing::log_dependencies`]). Other sessions, or SharedFS, make their changes to the file
+//! durable: SharedFS digests them before this session may read the file. So an fsync first makes sure that it
+//! may read the file.
 
 use crate::client::client::Client;
 use crate::errno::Error;

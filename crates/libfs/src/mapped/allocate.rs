@@ -1,7 +1,7 @@
 //! `fallocate` on a file in mapped mode.
 //!
-//! Zeros up to a new end of the file go by the log, because for the kernel they are two steps, between which
-//! the process may be killed.
+//! Zeros up to a new end of the file go by the log. For the kernel they are two steps, between which the
+//! process may be killed.
 
 use crate::cache::inode::State;
 use crate::calls::data::allocation::Allocation;

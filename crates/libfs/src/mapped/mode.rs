@@ -96,8 +96,8 @@ impl Client {
         Ok(Some(Arc::new(MappedFile::new(inode, pin, descriptor))))
     }
 
-    /// The file in mapped mode, if a write found it there before, it is still there as far as the session
-    /// knows, and a write takes no privilege away.
+    /// The file in mapped mode, if a write found it there before and it is still there as far as the session
+    /// knows. `None` also if a write would take a privilege away.
     #[inline]
     pub(crate) fn known_mapped(&self, file: &OpenFile) -> Option<Arc<MappedFile>> {
         if !file.was_mapped.load(Ordering::Relaxed) {

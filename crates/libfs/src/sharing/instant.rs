@@ -4,7 +4,7 @@
 //! Leases separate the sessions of programs: if another session changes a directory meanwhile, the call is
 //! tried again. Threads of one session that execute calls for different processes share their leases. One
 //! thread may remove a name from the path of another between two steps. Then `stat` would show a file by a
-//! name that it no longer has, and `link` would make a name in a directory that has moved away.
+//! name that it no longer has. `link` would make a name in a directory that has moved away.
 //!
 //! So such a session counts changes that remove names or change permissions. A call that follows a path notes
 //! the count before its first step. If the count has changed when the call has read its whole answer, it is

@@ -2,9 +2,9 @@
 //!
 //! SharedFS keeps a file without names as long as a session's slots say that it is open
 //! ([`crate::session::open_slots`]). Another process may remove the name as soon as the file is made, so the
-//! slot must be set before. Three steps do that: the session in the daemon reserves an inode number, the
-//! opening session puts that number in a slot, and the daemon makes the file with it. The opening session
-//! sends its first operations on the file as well, so that a short file needs no lease.
+//! slot must be set before. That takes three steps. The session in the daemon reserves an inode number. The
+//! opening session puts that number in a slot. The daemon makes the file with it. The opening session sends
+//! its first operations on the file as well, so that a short file needs no lease.
 
 use crate::calls::names::make::NewInode;
 use crate::client::client::Client;

@@ -1,6 +1,6 @@
 //! `fallocate`: changes a range of a file by one entry of the log, whole or not at all.
 //!
-//! A digest may need new blocks where a file has blocks already, so a block reserved now might not be the one
+//! A digest may need new blocks where a file has blocks already. So a block reserved now might not be the one
 //! that a later write needs. Therefore the call checks space and quotas, and reserves nothing. Clearing a
 //! range stores nothing. Shifting moves content where the digest put it, so SharedFS first digests the file's
 //! part of the log.

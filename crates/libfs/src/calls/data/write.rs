@@ -88,7 +88,7 @@ impl Client {
         self.write_within(file, data, at, self.file_limit())
     }
 
-    /// Like [`Client::write_appending`], for a file that must not grow beyond `limit`.
+    /// Like [`Client::write_at`], for a file that must not grow beyond `limit`.
     #[inline]
     pub(crate) fn write_within(
         &self,
