@@ -7,8 +7,6 @@
 use crate::cache::access_times::{AccessTimes, moves};
 use crate::cache::inode::{Inode, State};
 use crate::client::client::Client;
-use crate::errno::Error;
-use crate::open_files::open_file::OpenFile;
 use crate::sync::Ordering;
 use cuesta_format::wire::{ACCESSES_MAX, Request};
 use cuesta_format::{InodeRecord, Timestamp};
@@ -32,22 +30,6 @@ impl Client {
         now: Timestamp,
     ) -> bool {
         moves(self.access_times.load(Ordering::Relaxed), accessed, record, now)
-    }
-
-    /// Whether a read would move the time of last access.
-    #[must_use]
-    pub fn is_access_due(&self, record: &InodeRecord) -> bool {
-        self.moves_access_time(record.accessed, record, clock::now())
-    }
-
-    /// Notes a read that this session's calls did not do, because the kernel's cache answered it.
-    pub fn note_read(&self, file: &OpenFile) -> Result<(), Error> {
-        self.operate(|_attempt| {
-            let inode = file.inode_ref();
-            let state = self.reading(inode)?;
-            self.note_access(file.flags(), inode, &state);
-            Ok(())
-        })
     }
 
     /// Notes a read through a file with these flags.

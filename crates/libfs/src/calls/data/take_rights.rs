@@ -8,10 +8,9 @@
 use crate::cache::inode::Inode;
 use crate::client::client::Client;
 use crate::errno::Error;
-use crate::paths::credentials::{Credentials, Writer};
-use crate::paths::path::Base;
+use crate::paths::credentials::Writer;
+use cuesta_format::Operation;
 use cuesta_format::operation::Attributes;
-use cuesta_format::{FileKind, InodeNumber, Operation};
 
 impl Client {
     /// Takes set-id bits and capabilities away, before another user's content replaces the file's.
@@ -33,23 +32,5 @@ impl Client {
             state.logged = appended.end;
             Ok(())
         })
-    }
-
-    /// Takes away what a write by `credentials` takes away, without writing. Says whether anything was taken.
-    pub fn take_rights_of(&self, credentials: &Credentials, number: InodeNumber) -> Result<bool, Error> {
-        let found = self.operate(|_attempt| {
-            let (inode, kind) = self.find(credentials, Base::Inode(number), b"", false)?;
-            if kind != FileKind::File {
-                return Ok(None);
-            }
-            let state = self.reading(&inode)?;
-            let writer = credentials.writer(&state.record);
-            let loses = state.loses_rights(writer);
-            drop(state);
-            Ok(loses.then_some((inode, writer)))
-        })?;
-        let Some((inode, writer)) = found else { return Ok(false) };
-        self.take_rights(&inode, writer)?;
-        Ok(true)
     }
 }
