@@ -33,9 +33,7 @@ pub struct AccessTimes {
 }
 
 const ALWAYS: u32 = 1;
-
 const NEVER: u32 = 2;
-
 const NOT_OF_DIRECTORIES: u32 = 4;
 
 impl AccessTimes {

@@ -17,7 +17,6 @@ const TAKEN_KEPT: usize = 1024;
 /// also have asked for one in this many of its names. One request takes as long as some eighty names of a
 /// listing.
 const ASKED_ONE_BY_ONE_MIN: u32 = 16;
-
 const NAMES_FOR_A_QUESTION: u64 = 64;
 
 /// A larger directory is never fetched whole: its names would take hundreds of megabytes.

@@ -40,7 +40,6 @@ struct RequestBackoff {
 
 /// Waits for the disk before the session asks again. Each time it is twice as many.
 const WAITS_AGAIN: u32 = 64;
-
 const DOUBLED_AT_MOST: u32 = 16;
 
 impl RequestBackoff {

@@ -13,7 +13,6 @@ use std::ops::Range;
 /// Pages that a file may get before the session asks again whether there is room: a part of the free blocks,
 /// and at most.
 const ALLOWANCE_PART: u64 = 64;
-
 const ALLOWANCE_MAX: u64 = 256;
 
 impl Client {

@@ -24,7 +24,6 @@ const RECEIVE_BYTES: usize = 4 << 10;
 /// How long the link waits for an answer before it tells SharedFS, and the longest such wait. Each wait is
 /// four times as long as the last.
 const PATIENCE: Duration = Duration::from_millis(20);
-
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The connection to SharedFS failed.

@@ -10,7 +10,6 @@ pub const RESUME_WAIT: Duration = Duration::from_secs(30);
 
 /// The pause between two attempts to connect: at first, and after many.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The function that starts a daemon, if the door can. It answers whether a daemon listens now.
