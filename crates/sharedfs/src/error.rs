@@ -1,7 +1,7 @@
 //! What goes wrong in the daemon's core.
 
-use crate::configuration::ConfigurationError;
 use crate::metadata::MetadataError;
+use crate::store::ConfigurationError;
 use crate::tiers::Run;
 use cuesta_format::InodeNumber;
 use cuesta_format::emulation::Profile;

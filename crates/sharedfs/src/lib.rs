@@ -1,85 +1,50 @@
 //! SharedFS: the daemon's core, as a library without sockets or threads of its own.
 //!
 //! The server drives it from threads; the simulator drives it in-process and single-threaded, and finds it
-//! deterministic. What LibFS may ask is [`SharedFs::handle`]; everything else is the daemon's own work.
+//! deterministic. LibFS asks through [`SharedFs::handle`]; everything else is the daemon's own work.
 //!
-//! | folder | idea | must not know |
+//! An operation goes through the rooms in this order: a session logs it, a lease allowed it, the digest applies it to the
+//! namespace, places its content in the tiers, and commits it to the metadata.
+//!
+//! | room | idea | must not know |
 //! |---|---|---|
-//! | `sessions` | who is attached, where their logs lie | what logs mean |
-//! | `leases` | who may cache or change what: a state machine | time, sockets, storage |
-//! | `namespace` | what one batch of a log does to inodes and names | where blocks lie |
+//! | `server` | socket and threads of the daemon | what a request means |
+//! | `requests` | answers to LibFS and to the command | sockets |
+//! | `sessions` | attached processes, where their logs lie, how they begin, are fenced and end | what logs mean |
+//! | `leases` | which session may cache or change what: a state machine | time, sockets, storage |
 //! | `digest` | log prefix → new blocks and one metadata transaction | requests, leases |
+//! | `namespace` | what one batch of a log does to inodes and names | where blocks lie |
 //! | `tiers` | arenas, free blocks, quarantine, credits | files |
 //! | `metadata` | the transactional tree | operations |
-//! | `dependencies` | which parts of other logs a log must not survive without | what entries do |
-//! | `catching_up` | what changed in directories that sessions change in turns | leases |
-//! | `observe` | events and totals | |
-//! | `log_losses` | whether a log that breaks off was damaged, and what it lost | what is done about it |
-//! | `lost` | what damaged logs lost, until that was told | logs |
-//! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
-//! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
-//! | `boot` | whether the machine was started anew since the store was open | |
-//! | `callers` | processes without a session: what came of their last calls, and which of them are gone | who executes the calls |
-//! | `emulation` | a medium that is played on the store's own | how |
-//! | `placement` | on which memory node segments and the arenas' memory are made and taken | how the kernel is asked |
-//! | `pace` | what anybody may cause, done a part of the time at most | |
-//! | `opening` | which opening of the store this is | what files hold |
-//! | `superblocks` | the superblock, twice | what else there is |
-//! | `trust` | what is checked of a store's folders before anything in them is believed | what they hold |
-//! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
+//! | `quotas` | how much users, groups and directories may own | paths, but for setting one |
+//! | `kernel` | what the kernel keeps: caches of mounts, mapped files, pipes, passed descriptors | what logs mean |
+//! | `damage` | what was lost, how it is told, and the offline checker | requests |
+//! | `background` | work that no request waits for | when it runs |
+//! | `store` | an open store's state; how it is made, opened and closed; configuration and trust | |
 //!
-//! Locks, in the order they are taken: the digester, then the core, then the quotas, then the space. The digester is held through
-//! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The others
+//! Locks, in the order they are taken: the digester, then the core, then the quotas, then the space. A batch holds the digester
+//! from its start to its end. So does all that must see no digest run: a fence, the end of a session. The others
 //! are held for moments, never across a log read or a commit. Nothing here waits for a session.
 
-mod attending;
-mod boot;
-mod callers;
-mod catching_up;
-pub mod check;
-pub mod configuration;
-mod creation;
+mod background;
 mod damage;
-mod dependencies;
 mod digest;
-mod digesting;
-mod emulation;
-mod ending;
 mod error;
-mod idle_memory;
-mod kernel_caches;
+mod kernel;
 mod leases;
-mod log_losses;
-mod lost;
-mod mapped;
 pub mod metadata;
 mod namespace;
-mod observe;
-mod opening;
-mod orphans;
-mod pace;
-mod passed;
-mod paths;
-mod placement;
-mod quota_trees;
 mod quotas;
-mod recovery;
 mod requests;
 pub mod server;
 mod sessions;
-mod stand_ins;
 mod store;
-mod superblocks;
 mod tiers;
-mod tree;
-pub mod trust;
 
-pub use configuration::{Options, Ship};
-pub use creation::read_superblock;
+pub use damage::check;
+pub use digest::driver::Progress;
 pub use digest::policy;
-pub use ending::Ending;
 pub use error::Error;
-pub use recovery::Recovered;
-pub use sessions::Control;
-pub use store::{Progress, SessionHandle, SharedFs};
+pub use sessions::{Control, Ending, Recovered};
+pub use store::{Options, SessionHandle, SharedFs, Ship, configuration, read_superblock, trust};
 pub use tiers::{Region, namespace_of_device, release_device, room_on_device, superblock_on_device};

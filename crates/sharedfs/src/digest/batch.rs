@@ -1,77 +1,22 @@
 //! One batch: a log prefix is read, checked, applied in memory, placed, and committed.
 
+use super::before::Before;
+use super::log_view::{LogView, Until};
 use super::orphans::Orphans;
-use super::place::{OutOfBlocks, Placements, Placer};
+use super::storage::Storage;
 use crate::Error;
-use crate::catching_up::CatchingUp;
+use crate::digest::place::{OutOfBlocks, Placements, Placer};
 use crate::leases::LoggedChange;
-use crate::lost::Lost;
-use crate::mapped::MappedFiles;
-use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
+use crate::metadata::{MetadataError, Snapshot, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
-use crate::sessions::{LogFiles, Openers};
-use crate::stand_ins::StandIns;
-use crate::tiers::{Allocator, Arenas, ContentWriter, Credits, Grown, Reservation};
-use cuesta_format::entry::{Salt, VerifiedHeader};
-use cuesta_format::{
-    CallSlot, CallTag, Caller, Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition,
-    Medium, Operation, SessionId,
-};
-use cuesta_media::Node;
+use crate::tiers::{ContentWriter, Reservation};
+use cuesta_format::entry::VerifiedHeader;
+use cuesta_format::{CallTag, InodeNumber, LogPosition, Medium, Operation, SessionId};
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashSet;
-use parking_lot::Mutex;
 use std::cell::{LazyCell, OnceCell, RefCell};
 use std::io::ErrorKind;
-use std::ops::Range;
-
-/// A session's log, as a digest needs to know it.
-#[derive(Clone, Debug)]
-pub struct LogView {
-    /// Whose it is.
-    pub session: SessionId,
-    /// Its segments.
-    pub files: LogFiles,
-    /// What its checksums are salted with.
-    pub salt: Salt,
-    /// The generation of the log.
-    pub log_generation: LogGeneration,
-    /// The lease generation its entries carry.
-    pub lease_generation: LeaseGeneration,
-    /// Where the digest goes on.
-    pub from: LogPosition,
-    /// What the session says is complete: a hint.
-    pub completed: LogPosition,
-    /// What lies before this was acknowledged: a log that ends earlier was damaged.
-    pub whole: LogPosition,
-    /// Nothing from here on is digested: it depends on what another log lost.
-    pub cut: Option<LogPosition>,
-    /// What lies before this is on the disk, as the session says, in its log or its commit file (medium `block`).
-    pub durable: LogPosition,
-    /// Inode numbers its new inodes may have.
-    pub numbers: Range<u64>,
-    /// Blocks promised to the session and not digested.
-    pub promised: u64,
-    /// Blocks debited by everything digested so far.
-    pub debited: u64,
-    /// Blocks it may debit in all.
-    pub credit_limit: u64,
-    /// The memory node its process was on when the log last grew, on a machine with several.
-    pub node: Option<Node>,
-}
-
-/// How far a digest goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Up to what is on the disk, if there is any of it: what is written over in place by that needs no wait before it. Else as far as
-    /// the next.
-    Durable,
-    /// Up to what the session says is complete.
-    Completed,
-    /// Up to the first break: a fence, a recovery or the end of a session.
-    Break,
-}
 
 /// What a batch did.
 #[derive(Debug)]
@@ -116,136 +61,11 @@ pub struct Digester {
     pub ended: Vec<SessionId>,
 }
 
-/// Blocks and promises; taken for placing and for committing, never while a log is read.
-#[derive(Debug)]
-pub struct Space {
-    /// Blocks.
-    pub allocator: Allocator,
-    /// Promises.
-    pub credits: Credits,
-}
-
-/// What a digest works on.
-pub struct Storage<'a> {
-    /// Sizes.
-    pub geometry: Geometry,
-    /// How what is stored becomes durable.
-    pub medium: Medium,
-    /// Metadata.
-    pub metadata: &'a MetadataStore,
-    /// Arenas.
-    pub arenas: &'a Arenas,
-    /// Blocks and promises.
-    pub space: &'a Mutex<Space>,
-    /// What the kernel has in the place of pipes and sockets.
-    pub stand_ins: &'a StandIns,
-    /// What the kernel has in the place of files in mapped mode.
-    pub mapped: &'a MappedFiles,
-    /// What changed in directories that sessions change in turns.
-    pub(crate) catching_up: &'a CatchingUp,
-    /// What damaged logs lost.
-    pub(crate) lost: &'a Lost,
-    /// Who else has something to do with an inode.
-    pub others: &'a dyn Others,
-    /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
-    pub recovering: bool,
-}
-
-/// What sessions other than the one whose log is digested have to do with inodes.
-pub(crate) trait Others {
-    /// What is open in sessions but `session`, and by descriptors.
-    fn openers(&self, session: SessionId) -> Openers<'_>;
-
-    /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
-    fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
-
-    /// The disk has what the batch depends on of other logs when this returns.
-    fn make_durable(&self, batch: &View) -> Result<(), Error>;
-
-    /// Adds to `foreign` each inode that `session` may not change in what its log says is done to it.
-    fn add_foreign(
-        &self,
-        session: SessionId,
-        changes: &mut dyn Iterator<Item = LoggedChange>,
-        foreign: &mut HashSet<InodeNumber>,
-    );
-}
-
-impl Storage<'_> {
-    /// Gives the arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
-    pub fn grow(&self, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
-        let grown = match self.arenas.grow(wanted) {
-            Err(Error::NoSpace) => return Ok(None),
-            grown => grown?,
-        };
-        self.space.lock().allocator.grow(&grown);
-        Ok(Some(grown))
-    }
-}
-
-struct Before<'a> {
-    snapshot: &'a Snapshot,
-    inodes_end: InodeNumber,
-    orphans: &'a Orphans,
-    session: SessionId,
-    storage: &'a Storage<'a>,
-    /// Numbers that no inode had, as the last look for a new one showed: a session's new inodes have numbers behind each other.
-    free_numbers: RefCell<Range<u64>>,
-    /// Looked for when it is first asked for, after the log was read.
-    openers: OnceCell<Openers<'a>>,
-}
-
-impl Lookup for Before<'_> {
-    fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error> {
-        // New files have numbers behind all others, most of the time.
-        if inode >= self.inodes_end || self.free_numbers.borrow().contains(&inode.0) {
-            return Ok(None);
-        }
-        let found = self.snapshot.inode(inode)?;
-        if found.is_none()
-            && let Some(free) = self.snapshot.numbers_free_from(inode)?
-        {
-            *self.free_numbers.borrow_mut() = free;
-        }
-        Ok(found)
-    }
-
-    fn table_extents(&self, inode: InodeNumber) -> Result<Vec<Extent>, Error> {
-        Ok(self.snapshot.extents(inode, 0..u64::MAX)?)
-    }
-
-    fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error> {
-        Ok(self.snapshot.lookup(parent, name)?)
-    }
-
-    fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error> {
-        Ok(self.snapshot.extended_length(inode, name)?.map(|bytes| bytes as u32))
-    }
-
-    fn holder(&self, inode: InodeNumber) -> Option<SessionId> {
-        self.orphans.holder(inode)
-    }
-
-    fn is_open_elsewhere(&self, inode: InodeNumber) -> bool {
-        self.openers.get_or_init(|| self.storage.others.openers(self.session)).have(inode)
-    }
-
-    fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool {
-        self.storage.recovering || self.storage.others.have_lease(inode, self.session)
-    }
-
-    fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error> {
-        Ok(self.snapshot.call_slots(caller)?)
-    }
-}
-
 /// Bytes read behind what a session says is complete, to find the break.
 const BREAK_BYTES: u64 = 8 << 10;
-
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: somebody may wait
 /// for its end. Nobody waits for a part of a recovery.
 const TOUCHED_MAX: usize = 64 << 10;
-
 /// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
 const SET_ASIDE_MAX: usize = 64;
 
@@ -511,7 +331,7 @@ impl Digester {
         entries.saturating_sub((names + files + extended) as u64)
     }
 
-    pub(super) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {
+    pub(crate) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {
         (&self.view, &mut self.reservation, &self.placements, &self.buffer[..self.copied])
     }
 }

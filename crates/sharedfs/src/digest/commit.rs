@@ -1,17 +1,20 @@
 //! Commit: one transaction of the metadata store with every change of the batch and "digested up to".
 
-use super::batch::{Batch, Digester, LogView, Storage};
-use super::place::Placements;
+use super::batch::{Batch, Digester};
+use super::bitmaps::put_bitmaps;
+use super::log_view::LogView;
+use super::storage::Storage;
 use crate::Error;
+use crate::digest::place::Placements;
 use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
-use crate::tiers::{Allocator, Reservation, runs_of};
+use crate::tiers::{Reservation, runs_of};
 use cuesta_format::{Extent, InodeNumber, LogPosition, SessionId};
 use cuesta_media::planted::{self, Bug};
 
 impl Digester {
     /// Commits what the view and the placements hold. Answers how many blocks were freed.
-    pub(super) fn commit(
+    pub(crate) fn commit(
         &mut self,
         storage: &Storage<'_>,
         transaction: Transaction,
@@ -98,7 +101,7 @@ impl Digester {
         drop(space);
         let changed = view.names.all().iter().filter(|name| name.before != name.now);
         let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
-        storage.catching_up.note(
+        storage.directory_changes.note(
             changed.map(|name| (name.parent, name.bytes(bytes), name.now)),
             removed.map(|node| node.record.inode),
         );
@@ -172,25 +175,6 @@ impl Digester {
         }
         self.orphans = orphans;
     }
-}
-
-/// Applies a reservation to the bitmaps, in memory and in the transaction, which also gets what was set aside since the last.
-pub(crate) fn put_bitmaps(
-    transaction: &mut Transaction,
-    allocator: &mut Allocator,
-    reservation: &Reservation,
-) -> Result<(), Error> {
-    let changed = allocator.stage(reservation);
-    let changed = changed.map_err(|at| Error::Damaged(format!("blocks at {at} are freed but not in use")))?;
-    for arena in changed {
-        let mut bitmap = Vec::new();
-        allocator.bitmap_bytes(arena, &mut bitmap);
-        transaction.put_arena(arena, bitmap);
-    }
-    for (arena, bitmap) in allocator.new_bad_blocks() {
-        transaction.put_bad_blocks(arena, bitmap);
-    }
-    Ok(())
 }
 
 fn put_extended(transaction: &mut Transaction, view: &View, bytes: &[u8]) {

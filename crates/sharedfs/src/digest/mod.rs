@@ -13,14 +13,22 @@
 //! comes from that copy: no session can change what was checked.
 
 mod batch;
+mod before;
+mod bitmaps;
 mod commit;
-mod mapped;
+pub(crate) mod dependencies;
+pub(crate) mod directory_changes;
+pub(crate) mod driver;
+mod log_view;
 mod orphans;
-mod overwrite;
-mod place;
+pub(crate) mod place;
 pub mod policy;
 mod renewed;
+mod storage;
 
-pub(crate) use batch::Others;
-pub use batch::{Batch, Digester, LogView, Space, Storage, Until};
-pub(crate) use commit::put_bitmaps;
+pub(crate) use batch::{Batch, Digester};
+pub(crate) use bitmaps::put_bitmaps;
+pub(crate) use directory_changes::DirectoryChanges;
+pub(crate) use log_view::{LogView, Until};
+pub(crate) use policy::Backlog;
+pub(crate) use storage::{Others, Storage};

@@ -6,7 +6,7 @@
 //! writer waits, however short it is. The others wait until no log was that for the idle time: what is written once more
 //! meanwhile is never copied.
 
-use crate::configuration::Options;
+use crate::store::Options;
 use cuesta_format::SessionId;
 use cuesta_format::entry::ENTRY_ALIGNMENT;
 use std::cmp::Reverse;

@@ -1,6 +1,8 @@
-//! Files that had lost content with a damaged log ([`crate::lost`]), and are whole again by what a batch did to them.
+//! Files that had lost content with a damaged log ([`crate::damage::lost`]), and are whole again by what a batch did to them.
 
-use super::batch::{Digester, LogView, Storage};
+use super::batch::Digester;
+use super::log_view::LogView;
+use super::storage::Storage;
 use cuesta_format::LogPosition;
 use cuesta_format::entry::EntryKind;
 use cuesta_oplog::{ScanStep, Scanner};

@@ -8,7 +8,6 @@ use std::time::Duration;
 /// So long after the last fence an inode counts as contended. All it costs a session that comes later is one more
 /// question; forgetting too early costs a fence.
 const MEMORY: Duration = Duration::from_secs(10);
-
 /// More inodes are not remembered: when there are as many, those whose time is over are forgotten, or else all.
 const INODES_MAX: usize = 1 << 16;
 /// So many directories are remembered of each session: those it lost last.

@@ -36,7 +36,7 @@ mod simulated;
 #[cfg(test)]
 mod tests;
 
-use crate::configuration::Ship;
+use crate::store::Ship;
 use blocks::Blocks;
 use contention::Contention;
 use cuesta_format::wire::LeaseMode;

@@ -5,7 +5,7 @@
 //! that asks gets the lease: if no other one asks, it keeps it. If the file changes hands again as before, the next term is
 //! twice as long, so that a file which several processes share for hours is given back for a moment in every ten seconds.
 
-use crate::configuration::Ship;
+use crate::store::Ship;
 use cuesta_format::InodeNumber;
 use hashbrown::HashMap;
 use std::time::Duration;

@@ -1,11 +1,10 @@
 //! The table of leases, request by request.
 
-use super::*;
+use crate::leases::*;
 
 const A: SessionId = SessionId(1);
 const B: SessionId = SessionId(2);
 const X: InodeNumber = InodeNumber(10);
-
 const NOW: Duration = Duration::from_secs(50);
 const HOLD: Duration = Duration::from_millis(1);
 const READ: LeaseMode = LeaseMode::Read;

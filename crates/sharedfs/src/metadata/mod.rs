@@ -21,6 +21,7 @@ mod keys;
 mod layered;
 mod name_changes;
 mod opened;
+pub(crate) mod paths;
 mod records;
 mod redo;
 mod salvage;

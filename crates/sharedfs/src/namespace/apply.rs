@@ -4,88 +4,19 @@
 //! The checks are what must hold of any log, however its writer came to write it: what is named exists and is of
 //! the right kind, names stand for what the entry says, directories stay a tree, link counts add up.
 
+use super::applied::Applied;
 use super::attributes::check_list;
+use super::lookup::Lookup;
 use super::names::place_in;
 use super::pieces::Content;
-use super::view::{Lookup, Shift, View};
-use crate::Error;
+use super::rejection::{Rejection, Stop};
+use super::shift::Shift;
+use super::view::View;
 use crate::metadata::Dirent;
 use cuesta_format::{
     BLOCK_BYTES, FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX, NAME_BYTES_MAX, Operation,
     SYMLINK_BYTES_MAX, SessionId, Timestamp,
 };
-use std::ops::Range;
-
-/// Why an entry with a valid checksum cannot be applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum Rejection {
-    #[error("inode {0} does not exist")]
-    NoInode(InodeNumber),
-    #[error("inode {0} exists already, or was not granted")]
-    InodeTaken(InodeNumber),
-    #[error("the session may not change inode {0}: it did not hold it")]
-    NotHeld(InodeNumber),
-    #[error("inode {0} is not of the kind this operation is for")]
-    Kind(InodeNumber),
-    #[error("the mode {0:o} names no kind of file")]
-    Mode(u32),
-    #[error("a name in directory {parent} stands for inode {found}, not {expected}")]
-    Name { parent: InodeNumber, expected: InodeNumber, found: InodeNumber },
-    #[error("directory {0} is not empty")]
-    NotEmpty(InodeNumber),
-    #[error("directory {0} would become its own ancestor")]
-    Cycle(InodeNumber),
-    #[error("inode {0} would leave the directory whose quota it is charged to, or come into another one")]
-    Tree(InodeNumber),
-    #[error("inode {0} has too many links")]
-    Links(InodeNumber),
-    #[error("inode {0} still has names, or is not held open")]
-    NotOrphan(InodeNumber),
-    #[error("it reaches past the largest file")]
-    Size,
-    #[error("its range is empty, or not where it must be")]
-    Range,
-    #[error("its target does not fit its kind")]
-    Target,
-    #[error("it gives inode {0} what is no access control list")]
-    List(InodeNumber),
-    #[error("inode {0} has more extended attributes than it may have")]
-    Extended(InodeNumber),
-    #[error("it was made under lease generation {found}, not {expected}")]
-    Generation { expected: u64, found: u64 },
-    #[error("its body cannot be read: {0}")]
-    Body(#[from] cuesta_format::operation::OperationError),
-    #[error("it needs more space than the session was granted")]
-    Credit,
-    #[error("it is not what was written: the log was damaged, and what follows is lost")]
-    Damaged,
-    #[error("the log is shorter than it was")]
-    CutShort,
-}
-
-/// Why applying stops.
-#[derive(Debug, thiserror::Error)]
-pub enum Stop {
-    /// The entry is wrong: the log is given up here.
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    /// The daemon cannot tell.
-    #[error(transparent)]
-    Failed(#[from] Error),
-}
-
-/// The log being applied.
-pub struct Applied<'a, L> {
-    /// What was committed before.
-    pub store: &'a L,
-    /// The copied log, which operations borrow from.
-    pub batch: &'a [u8],
-    /// Whose log it is.
-    pub session: SessionId,
-    /// Inode numbers a new inode may have.
-    pub numbers: Range<u64>,
-}
 
 /// What an inode that is made holds.
 #[derive(Clone, Copy)]
@@ -158,7 +89,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         }
     }
 
-    pub(super) fn existing(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
+    pub(crate) fn existing(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
         Ok(view.find(self.store, inode)?.ok_or(Rejection::NoInode(inode))?)
     }
 

@@ -1,7 +1,9 @@
 //! Applying what changes attributes: those of `stat`, extended ones, and access control lists.
 
-use super::apply::{Applied, Rejection, Stop};
-use super::view::{Lookup, View};
+use super::applied::Applied;
+use super::lookup::Lookup;
+use super::rejection::{Rejection, Stop};
+use super::view::View;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, is_list, is_plain};
 use cuesta_format::operation::Attributes;
 use cuesta_format::{EXTENDED_BYTES_MAX, FileKind, InodeNumber, Timestamp};

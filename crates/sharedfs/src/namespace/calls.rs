@@ -3,7 +3,7 @@
 //! A file that is made and removed within a batch leaves nothing else. The record of the call that made it stays all the same: its
 //! caller may ask for it again.
 
-use super::view::Lookup;
+use super::lookup::Lookup;
 use crate::Error;
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, Operation};
 use std::collections::BTreeMap;

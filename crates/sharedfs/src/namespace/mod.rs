@@ -10,20 +10,25 @@
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
-//! //! | `apply`, `attributes` | each operation: every check first, then every change |
+//! | `apply`, `attributes` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
 
 mod ancestry;
+mod applied;
 mod apply;
 mod attributes;
 mod calls;
 mod extended;
+mod lookup;
 mod names;
 mod pieces;
+mod rejection;
 mod shift;
 mod view;
 
-pub use apply::{Applied, Rejection, Stop};
+pub use applied::Applied;
+pub use lookup::Lookup;
 pub use pieces::{Content, Part, Resolver};
-pub use view::{Lookup, Node, View};
+pub use rejection::{Rejection, Stop};
+pub use view::{Node, View};

@@ -2,8 +2,29 @@
 //! nothing has to be copied.
 
 use super::pieces::Part;
-use super::view::{Shift, Shifted};
 use cuesta_format::{BLOCK_BYTES, Extent};
+
+/// A range that is taken out of a file, or room made in it: what lies behind moves.
+#[derive(Clone, Copy, Debug)]
+pub struct Shift {
+    /// Start of the range, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Room is made.
+    pub insert: bool,
+}
+
+/// Where the content from before a batch is, after the batch moved some of it.
+#[derive(Clone, Debug)]
+pub struct Shifted {
+    /// Its extents, where they are now.
+    pub extents: Vec<Extent>,
+    /// The size it had, moved along.
+    pub size: u64,
+    /// Extents that were taken out.
+    pub freed: Vec<Extent>,
+}
 
 /// Moves the extents, and the size of the content they hold.
 pub fn extents(shifted: &mut Shifted, by: Shift) {

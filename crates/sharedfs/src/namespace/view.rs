@@ -3,62 +3,22 @@
 use super::ancestry::Ancestry;
 use super::calls::Calls;
 use super::extended::Attributes;
+use super::lookup::Lookup;
 use super::names::{Names, place_in};
 use super::pieces::{Content, Part};
 use super::shift;
-use crate::dependencies::Dependencies;
-use crate::metadata::{Dirent, ExtentList};
-use crate::{Error, metadata::StoredInode};
-use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, InodeRecord, SessionId};
+use super::shift::{Shift, Shifted};
+use crate::Error;
+use crate::digest::dependencies::Dependencies;
+use crate::metadata::ExtentList;
+use cuesta_format::{InodeNumber, InodeRecord, SessionId};
 use hashbrown::HashMap;
-
-/// Where a view finds what was committed before.
-pub trait Lookup {
-    /// An inode.
-    fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error>;
-    /// All extents of an inode that has them in the table.
-    fn table_extents(&self, inode: InodeNumber) -> Result<Vec<Extent>, Error>;
-    /// A name.
-    fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
-    /// Length of the value of an extended attribute, in bytes, if the inode has it.
-    fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error>;
-    /// Whom the inode is kept for although it has no name.
-    fn holder(&self, inode: InodeNumber) -> Option<SessionId>;
-    /// Whether anybody but the session of the log has the inode open.
-    fn is_open_elsewhere(&self, inode: InodeNumber) -> bool;
-    /// Whether another log may say something of the inode that is not digested.
-    fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool;
-    /// The slots of which a caller has records.
-    fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error>;
-}
 
 const NO_PIECE: u32 = u32::MAX;
 const NO_PLACE: u32 = u32::MAX;
 
 /// Deepest directory whose way to the root is followed.
 const DEPTH_MAX: usize = 1 << 20;
-
-/// A range that is taken out of a file, or room made in it: what lies behind moves.
-#[derive(Clone, Copy, Debug)]
-pub struct Shift {
-    /// Start of the range, in bytes.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub length: u64,
-    /// Room is made.
-    pub insert: bool,
-}
-
-/// Where the content from before a batch is, after the batch moved some of it.
-#[derive(Clone, Debug)]
-pub struct Shifted {
-    /// Its extents, where they are now.
-    pub extents: Vec<Extent>,
-    /// The size it had, moved along.
-    pub size: u64,
-    /// Extents that were taken out.
-    pub freed: Vec<Extent>,
-}
 
 /// An inode that was touched.
 #[derive(Clone, Debug)]

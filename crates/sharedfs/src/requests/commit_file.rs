@@ -1,6 +1,6 @@
 //! Giving a session its commit file, and the place where it says how far its log is acknowledged.
 
-use super::{Trouble, invalid};
+use super::trouble::{Trouble, invalid};
 use crate::metadata::MetadataError;
 use crate::sessions::{CommitFile, PageState, Segment};
 use crate::store::Core;

@@ -1,6 +1,7 @@
 //! `cuesta explain`: where a file's blocks lie, and who holds it.
 
-use super::{ANSWER_ITEMS, Trouble};
+use super::reading::ANSWER_ITEMS;
+use super::trouble::Trouble;
 use crate::SharedFs;
 use crate::metadata::Snapshot;
 use cuesta_format::InodeNumber;

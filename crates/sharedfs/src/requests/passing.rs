@@ -1,6 +1,6 @@
 //! Open file descriptions that doors send to other processes, and receive.
 
-use super::{Trouble, invalid};
+use super::trouble::{Trouble, invalid};
 use crate::SharedFs;
 use cuesta_format::InodeNumber;
 use cuesta_format::control::PASSED_DESCRIPTION_MAX;

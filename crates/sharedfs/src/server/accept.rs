@@ -4,12 +4,12 @@
 //! made for each, and a thread to hand it over, would cost more than its questions. So each thread accepts for itself,
 //! serves, and accepts again; one that is the last to wait makes another before it serves.
 
-use super::StopSender;
 use super::connection::{self, Behind};
 use super::digester::DigesterHandle;
 use super::nearness::Neighbours;
 use super::preparer::PreparerHandle;
 use super::service::Service;
+use crate::server::StopSender;
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -23,10 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Address space of a connection's stack; only what is touched costs memory.
 const CONNECTION_STACK_BYTES: usize = 512 << 10;
-
 /// Threads that wait for a connection; one that comes back to more ends.
 const WAITING_MAX: usize = 4;
-
 /// How long to wait before accepting again when descriptors or threads have run out.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 

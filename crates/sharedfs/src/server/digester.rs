@@ -5,7 +5,7 @@
 
 use super::preparer::PreparerHandle;
 use super::service::Service;
-use super::{StopReason, StopSender};
+use crate::server::{StopReason, StopSender};
 use cuesta_format::SessionId;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -20,12 +20,10 @@ use std::time::Duration;
 
 /// Kicks taken from the kernel at once; which they were does not matter.
 const EVENTS_MAX: usize = 64;
-
 /// After a digest the logs are looked at once more so much later, kick or not. A client kicks when it finds that its log
 /// was clean; one that appends at the very moment a digest is published may find that it was not, while its entry was
 /// not yet seen here.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
-
 /// What the eventfd that stops the thread is known by: no session has the number.
 const WAKE: u64 = 0;
 

@@ -16,10 +16,8 @@ use std::sync::Arc;
 
 /// A buffer larger than this is given back after its frame, so that an idle connection holds little memory.
 const KEPT_BYTES: usize = 16 << 10;
-
 /// Bytes before a frame's content.
 const HEAD_BYTES: usize = 4;
-
 /// Bytes asked of the socket at once, at first: most messages are shorter.
 const RECEIVE_BYTES: usize = 4 << 10;
 

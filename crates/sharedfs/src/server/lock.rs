@@ -8,7 +8,7 @@
 //!
 //! A file system that has no locks of folders (NFS) leaves the file alone.
 
-use crate::trust::{TrustError, TrustedFolder, TrustedStore};
+use crate::store::trust::{TrustError, TrustedFolder, TrustedStore};
 use cuesta_format::geometry::LOCK_FILE;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, fstat, openat};
@@ -182,7 +182,7 @@ fn holder_in(listed: &str, device: u64, inode: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::{Purpose, TrustedStore};
+    use crate::store::trust::{Purpose, TrustedStore};
     use std::os::unix::fs::{DirBuilderExt as _, symlink};
     use std::path::PathBuf;
 

@@ -35,10 +35,8 @@ use std::time::Duration;
 
 /// Connections that may wait for [`Server::start`] while the store recovers.
 const BACKLOG: i32 = 256;
-
 /// How long `cuesta stop` may take to read its answer before the daemon leaves anyway.
 const FAREWELL: Duration = Duration::from_secs(1);
-
 /// How long connections may take to be done with what they are at, when the store was left already.
 const LETTING_GO: Duration = Duration::from_secs(5);
 

@@ -1,9 +1,9 @@
 //! What the server needs of the core, and how [`SharedFs`] gives it.
 
+use crate::background::LOOK_EVERY;
+use crate::digest::driver::STARVED_PAUSE;
 use crate::digest::policy;
-use crate::digesting::STARVED_PAUSE;
-use crate::kernel_caches::{KERNEL_TERM, KernelCache};
-use crate::orphans::LOOK_EVERY;
+use crate::kernel::{KERNEL_TERM, KernelCache};
 use crate::store::SessionHandle;
 use crate::{Ending, Error, SharedFs};
 use cuesta_format::wire::{Refusal, Request, Response, Welcome};

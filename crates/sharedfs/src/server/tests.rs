@@ -1,6 +1,6 @@
 //! The server without a store: a service that only remembers what it was told.
 
-use super::*;
+use crate::server::*;
 use crate::{Ending, Error};
 use cuesta_format::wire::{self, PROTOCOL_VERSION, Question, Refusal, Request, Response, StoreTotals};
 use cuesta_format::{InodeNumber, SessionId};

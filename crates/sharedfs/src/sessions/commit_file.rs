@@ -2,7 +2,7 @@
 //! the power was lost. The file takes its session's log round and round ([`commit_file_offset`]); which entries are whole, and
 //! of this generation of the log, they say themselves.
 
-use super::{LogFiles, Segment};
+use super::segments::{LogFiles, Segment};
 use cuesta_format::entry::Salt;
 use cuesta_format::{Geometry, LogPosition};
 use cuesta_media::recorder;
@@ -91,7 +91,7 @@ impl LogFiles {
 
 #[cfg(test)]
 mod tests {
-    use super::super::make_segment;
+    use super::super::segments::make_segment;
     use super::*;
     use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, crc32c, entry_bytes};
     use cuesta_format::geometry::LOGS_FOLDER;

@@ -13,7 +13,9 @@
 
 mod commit_file;
 mod control;
+mod ending;
 mod incarnation;
+pub(crate) mod lifecycle;
 mod marks;
 mod openers;
 mod segments;
@@ -22,7 +24,9 @@ mod table;
 
 pub use commit_file::CommitFile;
 pub use control::Control;
+pub use ending::Ending;
 pub(crate) use incarnation::{Incarnation, PageState};
+pub use lifecycle::Recovered;
 pub use marks::{MarksFile, MarksRead};
 pub(crate) use openers::{Openers, References};
 pub use segments::{

@@ -7,7 +7,7 @@
 //! Lock files that nobody has any more are taken away when there have been enough new ones since that was last done
 //! ([`References::sweep_if_many`]), and whatever there is when nobody needs anything ([`References::sweep_if_any`]).
 
-use super::Control;
+use super::control::Control;
 use crate::Error;
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::REFERENCES_FOLDER;
@@ -23,10 +23,8 @@ use std::sync::Arc;
 
 /// Lock files that are listed; if there are more, one is looked for by its name.
 const LISTED_MAX: usize = 4096;
-
 /// So many new lock files at least before it is looked which are unused.
 const NEW_MIN: u64 = 256;
-
 /// Sessions make lock files in it as its owner ([`cuesta_media::owner_rights`]). Nobody else comes near it.
 const FOLDER_MODE: u32 = 0o700;
 

@@ -2,7 +2,7 @@
 //! it, and the reading end of a session's log.
 
 use crate::Error;
-use crate::placement::SpareSegments;
+use crate::tiers::SpareSegments;
 use crate::tiers::{Part, Parts};
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The medium gives so much or nothing.
 const SECTOR_BYTES: u64 = 4096;
-
 /// What `st_blocks` counts in.
 const STAT_BLOCK_BYTES: u64 = 512;
 

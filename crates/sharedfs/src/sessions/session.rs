@@ -1,17 +1,22 @@
 //! One session, as the daemon knows it.
 
-use super::{CommitFile, Control, LogFiles, Segment};
-use crate::configuration::Options;
+use super::SessionTable;
+use super::commit_file::CommitFile;
+use super::control::Control;
+use super::ending::Ending;
+use super::segments::{LogFiles, Segment};
+use crate::Error;
+use crate::digest::Backlog;
 use crate::digest::LogView;
-use crate::digest::policy::Backlog;
-use crate::ending::Ending;
-use crate::kernel_caches::KernelCache;
+use crate::kernel::KernelCache;
+use crate::store::Options;
 use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
-use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
+use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId};
 use cuesta_media::Node;
 use cuesta_media::emulate::Emulated;
+use cuesta_media::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -105,6 +110,57 @@ pub struct Session {
 }
 
 impl Session {
+    /// A session as it is when its slot of the table is taken, or was found.
+    pub(crate) fn new(
+        pid: u32,
+        program: String,
+        slot: u32,
+        record: SessionRecord,
+        segments: Vec<Segment>,
+        control: Arc<Control>,
+    ) -> Session {
+        Session {
+            id: record.session,
+            pid,
+            presence: Presence::Here,
+            node: None,
+            program,
+            slot,
+            lease_generation: record.lease_generation,
+            digested: record.start,
+            digesting: record.start,
+            digested_entries: 0,
+            traced: record.start,
+            record,
+            segments,
+            commit_file: None,
+            control,
+            credit_limit: 0,
+            debited: 0,
+            reports: VecDeque::new(),
+            revoked: BTreeMap::new(),
+            revoked_all: false,
+            untold: BTreeSet::new(),
+            looked_at: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            lingering: VecDeque::new(),
+            cut: None,
+            attended: false,
+            ending: None,
+            kernel: None,
+        }
+    }
+
+    /// Starts a new generation of its log where the digest ended: entries behind that are void from now on.
+    pub(crate) fn renew_log(&mut self, table: &mut SessionTable) -> Result<(), Error> {
+        if !planted::active(Bug::ReusedSalt) {
+            self.record.log_generation = LogGeneration(self.record.log_generation.0 + 1);
+        }
+        self.record.lease_generation = self.lease_generation;
+        self.record.start = self.digested;
+        table.write(self.slot, &self.record)
+    }
+
     /// Tells it what it goes by from the first.
     pub(crate) fn publish(&self, options: &Options) {
         self.control.publish_generation(self.lease_generation);

@@ -5,12 +5,12 @@
 //! after a restart it goes on behind the last block in use, and allocating again what has its room costs nothing
 //! and cannot fail.
 
+use super::content::ContentWriter;
+use super::page_size::PageSizes;
+use super::parts::{Part, Parts};
+use super::stamps::ArenaStamps;
+use super::written_arenas::WrittenArenas;
 use crate::Error;
-use crate::tiers::content::ContentWriter;
-use crate::tiers::page_size::PageSizes;
-use crate::tiers::parts::{Part, Parts};
-use crate::tiers::stamps::ArenaStamps;
-use crate::tiers::written_arenas::WrittenArenas;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::STAMP_BYTES;
 use cuesta_format::superblock::Medium;

@@ -6,10 +6,11 @@
 //! new blocks. What of such a block was not in the log is taken as it is found, as nothing tells it from damage; at any
 //! other time a block whose checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
+use super::arenas::Arenas;
+use super::reservation::Run;
+use super::stamps::ArenaStamps;
+use super::written_arenas::WrittenArenas;
 use crate::Error;
-use crate::tiers::stamps::ArenaStamps;
-use crate::tiers::written_arenas::WrittenArenas;
-use crate::tiers::{Arenas, Run};
 use cuesta_format::entry::Crc32c;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::user_copy::Fault;

@@ -1,7 +1,8 @@
 //! Arenas whose files were cut, are gone, or are not the ones that belong there, in a store with checksums of content: each gets its length again, and
 //! what was lost has no checksum that is right. So reading it is an error, and everything else of the store goes on.
 
-use super::{Parts, stamps};
+use super::parts::Parts;
+use super::stamps;
 use crate::Error;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::Misplaced;

@@ -27,8 +27,11 @@ mod freed;
 mod mend;
 mod page_size;
 mod parts;
+pub(crate) mod placement;
 mod region;
 mod reservation;
+mod room;
+mod space;
 mod stamps;
 mod steps;
 mod written_arenas;
@@ -43,10 +46,12 @@ pub use mend::LostArena;
 pub(crate) use mend::{Needed, lost_arenas, mend_arenas};
 pub use parts::{Part, Parts, medium_of_files, release_device, room_on_device, superblock_on_device};
 pub(crate) use parts::{claim_device, region};
+pub(crate) use placement::{SpareSegments, lacking_memory};
 pub use region::{Region, namespace_of_device};
 pub use reservation::{Reservation, Run};
+pub(crate) use room::METADATA_SLACK_BYTES;
+pub use space::Space;
 pub(crate) use stamps::ArenaStamps;
-pub use steps::StepNodes;
 
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry};
 

@@ -1,6 +1,6 @@
 //! Every order of requests, fences, digests, deaths and restarts, in small cases.
 
-use super::{Leases, Mistake, Operation, Step, World, Wrong, number};
+use crate::leases::simulated::{Leases, Mistake, Operation, Step, World, Wrong, number};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};

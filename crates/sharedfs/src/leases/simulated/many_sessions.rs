@@ -2,7 +2,7 @@
 //!
 //! `CUESTA_SIM_SEED` repeats one seed.
 
-use super::{Mistake, Operation, Step, World, Wrong};
+use crate::leases::simulated::{Mistake, Operation, Step, World, Wrong};
 
 const SESSIONS: usize = 12;
 const INODES: usize = 3;

@@ -16,7 +16,7 @@
 mod every_order;
 mod many_sessions;
 
-use super::{Leases, Outcome};
+use crate::leases::{Leases, Outcome};
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
 use std::collections::{BTreeSet, VecDeque};

@@ -1,0 +1,50 @@
+//! Content against its checksums: reads every block of every file, so only on request.
+
+use super::problem::Problem;
+use super::report::{Finding, Verdict};
+use crate::Error;
+use crate::metadata::MetadataStore;
+use crate::store::read_superblock;
+use crate::tiers::{Arenas, Parts, medium_of_files};
+use cuesta_format::geometry::METADATA_FILE;
+use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Looks at all content of a store nobody has open, and whose logs are digested. A store without checksums has nothing to find.
+pub fn check_content(tier: &Path) -> Result<Vec<Finding>, Error> {
+    let superblock = read_superblock(tier)?;
+    let geometry = superblock.geometry;
+    let mut findings = Vec::new();
+    if !geometry.checks_content {
+        return Ok(findings);
+    }
+    let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium_of_files(tier, superblock.medium))?;
+    let arenas = Arenas::open(
+        &Parts::open(tier, superblock.store, &geometry)?,
+        geometry,
+        superblock.medium,
+        &Arc::default(),
+    )?;
+    let snapshot = metadata.read()?;
+    let mut files: Vec<InodeNumber> = Vec::new();
+    snapshot.visit_inodes(|stored| {
+        // The content of a file in mapped mode is the kernel's.
+        if stored.record.kind() == FileKind::File && !stored.record.mapped {
+            files.push(stored.record.inode);
+        }
+    })?;
+    for inode in files {
+        let mut blocks = 0;
+        for extent in snapshot.extents(inode, 0..u64::MAX)? {
+            for block in 0..u64::from(extent.blocks) {
+                blocks += u64::from(!arenas.is_intact(extent.address.plus(block * BLOCK_BYTES))?);
+            }
+        }
+        if blocks > 0 {
+            let problem = Problem::Content { inode, blocks };
+            findings.push(Finding { problem, verdict: Verdict::Damaged });
+        }
+    }
+    Ok(findings)
+}

@@ -1,0 +1,71 @@
+//! Before a digest commits, the disk takes the parts of other logs that the batch depends on.
+
+use super::log_reader::LogReader;
+use super::parts::Dependencies;
+use crate::sessions::LogFiles;
+use crate::{Error, SharedFs};
+use cuesta_format::entry::Salt;
+use cuesta_format::{LogDependency, LogPosition, Medium, Operation, SessionId};
+use std::collections::BTreeMap;
+
+/// The part of a log that the disk may lack.
+struct Undurable {
+    files: LogFiles,
+    salt: Salt,
+    from: LogPosition,
+    to: LogPosition,
+}
+
+impl SharedFs {
+    /// The disk has these parts of logs, and what they depend on, when this returns.
+    ///
+    /// A session's log that is durable up to a position needs no look at what it depends on: the session of SharedFS writes what its own log
+    /// depends on first, and the other sessions depend on nothing but that log, on parts that lie before what depends on them.
+    pub(crate) fn make_durable(&self, parts: impl IntoIterator<Item = LogDependency>) -> Result<(), Error> {
+        if self.superblock.medium != Medium::Block {
+            return Ok(());
+        }
+        let mut wanted: Vec<LogDependency> = parts.into_iter().collect();
+        let mut written = BTreeMap::<SessionId, LogPosition>::new();
+        while let Some(part) = wanted.pop() {
+            let mut read_from = None;
+            while let Some(log) = self.undurable(&part, written.get(&part.session).copied()) {
+                let reader =
+                    LogReader { files: &log.files, commit_file: None, from: log.from, salt: log.salt };
+                let mut found = Dependencies::default();
+                let end = reader.read(log.to, |_, operation| {
+                    if let Operation::DependOn { dependency } = operation {
+                        found.add(dependency);
+                    }
+                });
+                let end = end.map_err(Error::io("read a log"))?;
+                wanted.extend(found.iter());
+                log.files.sync(log.from, log.to)?;
+                // A log that ends earlier was digested meanwhile and has other entries there, or is wrong.
+                if end >= log.to || read_from == Some(log.from) {
+                    written.insert(part.session, log.to);
+                    break;
+                }
+                read_from = Some(log.from);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the disk may lack of a part of a log that was written to `written`, if there is anything.
+    fn undurable(&self, part: &LogDependency, written: Option<LogPosition>) -> Option<Undurable> {
+        let core = self.core.lock();
+        let session = core.sessions.get(&part.session)?;
+        if session.record.log_generation != part.generation {
+            return None;
+        }
+        let to = part.position.min(session.completed());
+        let from = session.digested.max(written.unwrap_or_default());
+        if to <= from || to <= session.durable() {
+            return None;
+        }
+        let files =
+            LogFiles { geometry: self.geometry(), segments: session.segments.clone(), emulated: None };
+        Some(Undurable { files, salt: session.salt(self.superblock.store), from, to })
+    }
+}

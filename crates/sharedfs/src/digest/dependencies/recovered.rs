@@ -1,0 +1,88 @@
+//! What recovery makes of dependencies between logs: it reads every log once before it digests any.
+
+use super::cut::{FoundLog, consistent_cut};
+use super::log_reader::LogReader;
+use crate::damage::BrokenLog;
+use crate::sessions::{CommitFile, LogFiles, OccupiedSlot, open_segment_padded};
+use crate::{Error, SharedFs};
+use cuesta_format::entry::Salt;
+use cuesta_format::{LogPosition, Medium, Operation, SessionId};
+use cuesta_media::planted::{self, Bug};
+use std::collections::BTreeMap;
+
+/// A log and the files it lies in.
+struct LogAtRest {
+    slot: u32,
+    files: LogFiles,
+    commit_file: Option<CommitFile>,
+    salt: Salt,
+    from: LogPosition,
+    found: FoundLog,
+}
+
+impl SharedFs {
+    /// Where the logs end that must not be recovered to their ends: what they have behind that depends on what other logs lost.
+    pub(crate) fn cuts_of(
+        &self,
+        occupied: &[OccupiedSlot],
+    ) -> Result<BTreeMap<SessionId, LogPosition>, Error> {
+        if self.superblock.medium != Medium::Block || planted::active(Bug::DependenciesForgotten) {
+            return Ok(BTreeMap::new());
+        }
+        let logs = occupied.iter().filter(|(_, record)| !record.ended);
+        let mut logs = logs.map(|slot| self.log_at_rest(slot)).collect::<Result<Vec<_>, _>>()?;
+        let depends = logs.iter().any(|log| !log.found.dependencies.is_empty());
+        if !depends {
+            return Ok(BTreeMap::new());
+        }
+        for log in &mut logs {
+            log.found.is_damaged = self.is_damaged(log)?;
+            // A digest of one log commits what depends on another one, which may be in the kernel's pages only.
+            log.files.sync(log.from, log.found.end)?;
+        }
+        let found: Vec<FoundLog> = logs.into_iter().map(|log| log.found).collect();
+        let cuts = consistent_cut(&found);
+        let cut_off = found.iter().zip(cuts).filter(|(log, cut)| *cut < log.end);
+        Ok(cut_off.map(|(log, cut)| (log.session, cut)).collect())
+    }
+
+    fn log_at_rest(&self, (slot, record): &OccupiedSlot) -> Result<LogAtRest, Error> {
+        let geometry = self.geometry();
+        let open = |id| open_segment_padded(&self.parts, geometry.segment_bytes, id);
+        let segments = record.segments.iter().map(|&id| open(id)).collect::<Result<Vec<_>, _>>()?;
+        let commit_file = record.commit_file.map(open).transpose()?;
+        let commit_file = commit_file.map(|segment| CommitFile { geometry, segment });
+        let digested = self.metadata.read()?.session(record.session)?.unwrap_or_default().digested;
+        let salt = Salt::new(self.superblock.store, record.session, record.log_generation);
+        let files = LogFiles { geometry, segments, emulated: None };
+        let from = digested.max(record.start);
+        let mut dependencies = Vec::new();
+        let reader = LogReader { files: &files, commit_file: commit_file.as_ref(), from, salt };
+        let end = reader.read(LogPosition(u64::MAX), |header, operation| {
+            if let Operation::DependOn { dependency } = operation {
+                dependencies.push((header.fields().position, dependency));
+            }
+        });
+        let found = FoundLog {
+            session: record.session,
+            generation: record.log_generation,
+            end: end.map_err(Error::io("read a log"))?,
+            is_damaged: false,
+            dependencies,
+        };
+        Ok(LogAtRest { slot: *slot, files, commit_file, salt, from, found })
+    }
+
+    fn is_damaged(&self, log: &LogAtRest) -> Result<bool, Error> {
+        let broken = BrokenLog {
+            session: log.found.session,
+            slot: log.slot,
+            files: &log.files,
+            commit_file: log.commit_file.as_ref(),
+            marks: &self.marks.read(),
+            salt: log.salt,
+            end: log.found.end,
+        };
+        Ok(broken.loss().map_err(Error::io("read a log"))?.is_some())
+    }
+}

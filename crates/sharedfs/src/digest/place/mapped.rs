@@ -1,0 +1,45 @@
+//! What a batch writes to files in mapped mode: into the kernel's files, as it was asked for. Their sessions wait for that,
+//! and whoever reads or maps them meanwhile sees some of it, as of any write that goes on.
+
+use crate::Error;
+use crate::kernel::MappedFiles;
+use crate::namespace::{Content, Part};
+use cuesta_format::InodeNumber;
+
+/// What becomes of a part of a file: bytes of the copied log, or zeros which it then reaches over.
+#[derive(Clone, Copy, Debug)]
+struct MappedWrite {
+    inode: InodeNumber,
+    part: Part,
+}
+
+/// The writes.
+#[derive(Debug, Default)]
+pub struct MappedWrites(Vec<MappedWrite>);
+
+impl MappedWrites {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Plans to write what `parts` hold.
+    pub fn add(&mut self, inode: InodeNumber, parts: &[Part]) {
+        self.0.extend(parts.iter().map(|&part| MappedWrite { inode, part }));
+    }
+
+    /// Writes all of it; `batch` is the copied log.
+    pub fn carry_out(&self, files: &MappedFiles, batch: &[u8]) -> Result<(), Error> {
+        for MappedWrite { inode, part } in &self.0 {
+            match part.content {
+                Content::Log(place) => {
+                    let place = place as usize;
+                    let bytes = batch.get(place..place + (part.end - part.start) as usize);
+                    files.write(*inode, part.start, bytes.unwrap_or_default())?;
+                }
+                Content::Gone => files.clear(*inode, part.start..part.end)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! Where the content of a batch goes: into new blocks, over committed ones, or into files in mapped mode.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `placer` | finds blocks and copies content there |
+//! | `placements` | everything a batch places |
+//! | `standing` | the committed blocks of a file that may be overwritten |
+//! | `overwrites` | content that goes over committed blocks, once all else is in its place |
+//! | `mapped` | content that goes into files in mapped mode |
+
+mod mapped;
+mod overwrites;
+mod placements;
+mod placer;
+mod standing;
+
+pub(crate) use placements::Placements;
+pub(crate) use placer::{OutOfBlocks, Placer};

@@ -1,0 +1,58 @@
+//! Overwriting in place: a batch writes blocks that a file had before it where they lie. So a file that is written at random keeps
+//! its extents, and no session has to learn where its blocks went.
+//!
+//! Why no crash and no reader sees half of it:
+//! - The log holds what is written until the batch is committed. Only acknowledged entries are digested in this way. A digest
+//!   that was cut off is done again from the log, and what it writes does not depend on what it finds.
+//! - The session that logged it reads it out of its log until it has retired it. Others get the lease when it is committed.
+//! - It is done last, when nothing but the commit can fail.
+//!
+//! A file that the batch cuts or shifts gets new blocks throughout: its owner knows that part of it by its log only.
+
+use crate::Error;
+use crate::tiers::ContentWriter;
+use cuesta_format::{BlockAddress, InodeNumber};
+
+/// Bytes of the copied log, and the byte address they go to, in blocks of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overwrite {
+    pub(super) inode: InodeNumber,
+    pub(super) place: u32,
+    pub(super) bytes: u32,
+    pub(super) to: BlockAddress,
+}
+
+/// What a batch writes over committed blocks.
+#[derive(Debug, Default)]
+pub struct Overwrites {
+    pub(super) stores: Vec<Overwrite>,
+    pub(super) runs: usize,
+}
+
+impl Overwrites {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.stores.clear();
+        self.runs = 0;
+    }
+
+    /// Runs of blocks that are written.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Writes all of it; a fence has to follow. `batch` is the copied log.
+    pub fn carry_out(
+        &self,
+        writer: &ContentWriter,
+        batch: &[u8],
+        damaged: &mut Vec<(InodeNumber, BlockAddress)>,
+    ) -> Result<(), Error> {
+        for &Overwrite { inode, place, bytes, to } in &self.stores {
+            let bytes = &batch[place as usize..][..bytes as usize];
+            writer.overwrite(to, bytes, |block| damaged.push((inode, block)))?;
+        }
+        Ok(())
+    }
+}

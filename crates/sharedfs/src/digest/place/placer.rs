@@ -1,0 +1,313 @@
+//! Place and copy: content of a batch goes into new blocks, or over blocks that [`overwrite`](super::overwrite) may
+//! write where they lie.
+//!
+//! A block that a write covers in part is made of what the file had there and what the batch stores (or cut).
+//! Behind the end of a file its last block is zero, always: growing it later shows zeros.
+
+use super::placements::{Change, Placements};
+use super::standing::Standing;
+use crate::Error;
+use crate::metadata::{ExtentList, Snapshot};
+use crate::namespace::{Content, Node, Part};
+use crate::tiers::{Arenas, ContentWriter, Reservation, Run, Space};
+use cuesta_format::wire::Placed;
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
+use cuesta_media::Node as MemoryNode;
+use parking_lot::Mutex;
+use std::mem::discriminant;
+use std::ops::Range;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// There is no room for the batch within what its session may take.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OutOfBlocks;
+
+/// Places the files of one batch.
+pub struct Placer<'a> {
+    /// The copied log.
+    pub batch: &'a [u8],
+    /// The arenas.
+    pub arenas: &'a Arenas,
+    /// What writes there.
+    pub writer: ContentWriter,
+    /// What was committed before.
+    pub before: &'a Snapshot,
+    /// Where blocks come from; locked for moments, never while content is copied.
+    pub space: &'a Mutex<Space>,
+    /// What this batch takes.
+    pub reservation: &'a mut Reservation,
+    /// Blocks promised to its session when its log was read.
+    pub promised: u64,
+    /// The memory node that new blocks are to be on.
+    pub near: Option<MemoryNode>,
+    /// Whether committed blocks may be written where they lie; asked where there are some.
+    pub may_overwrite: &'a dyn Fn() -> bool,
+    /// Blocks may be such as a digest was cut off in.
+    pub recovering: bool,
+    /// There are blocks that the medium does not take.
+    pub has_bad: bool,
+    /// A checksum can say that a block is damaged.
+    pub checks_content: bool,
+}
+
+/// What becomes of blocks of a file that a batch writes.
+enum Way {
+    /// They are written where they lie.
+    Over(BlockAddress),
+    /// They are placed anew.
+    Anew,
+    /// What is written to them is lost, as what was there.
+    Lost(BlockAddress),
+}
+
+impl Placer<'_> {
+    /// Places what remains of one file's pieces.
+    pub fn place(
+        &mut self,
+        number: u32,
+        node: &Node,
+        parts: &[Part],
+        out: &mut Placements,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        let mut spans = std::mem::take(&mut out.spans);
+        spans.clear();
+        let result = self.place_spans(number, node, parts, &mut spans, out);
+        out.spans = spans;
+        result
+    }
+
+    fn place_spans(
+        &mut self,
+        number: u32,
+        node: &Node,
+        parts: &[Part],
+        spans: &mut Vec<Range<u64>>,
+        out: &mut Placements,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        for part in parts {
+            match part.content {
+                Content::Log(_) => {
+                    add_span(spans, part.start / BLOCK_BYTES..part.end.div_ceil(BLOCK_BYTES));
+                }
+                Content::Gone => {
+                    // Blocks cut at an edge only are made anew of what they keep.
+                    let edges = [part.start, if part.end == u64::MAX { 0 } else { part.end }];
+                    for edge in edges.into_iter().filter(|edge| !edge.is_multiple_of(BLOCK_BYTES)) {
+                        let block = edge / BLOCK_BYTES;
+                        if self.old_block(node, block)?.is_some() {
+                            add_span(spans, block..block + 1);
+                        }
+                    }
+                }
+            }
+        }
+        let standing = Standing::of(node, self.before, spans)?;
+        let mut holes = parts.iter().filter(|part| part.content == Content::Gone).map(whole_blocks);
+        let mut hole = holes.next();
+        for span in spans.iter() {
+            while let Some(blocks) = hole.clone().filter(|blocks| blocks.start < span.start) {
+                self.add_hole(number, node, blocks, out);
+                hole = holes.next();
+            }
+            for (blocks, address) in standing.runs(span.clone()) {
+                let address = address.filter(|_| (self.may_overwrite)());
+                for (blocks, way) in self.ways(blocks, address, parts) {
+                    match way {
+                        Way::Over(address) => standing.overwrite(&blocks, address, parts, out),
+                        Way::Lost(address) => standing.leave(&blocks, address, out),
+                        Way::Anew => match self.place_anew(number, node, blocks, parts, out)? {
+                            Ok(()) => {}
+                            full => return Ok(full),
+                        },
+                    }
+                }
+            }
+        }
+        for blocks in hole.into_iter().chain(holes) {
+            self.add_hole(number, node, blocks, out);
+        }
+        Ok(Ok(()))
+    }
+
+    /// How the content of `blocks` is placed, which may be written where they lie if there is an address. A bad block's
+    /// content goes elsewhere; what is left of it, if it is written in part, is damaged. Where no checksum could say so, it
+    /// stays where it is, and whoever reads it is told by the medium.
+    fn ways(
+        &self,
+        blocks: Range<u64>,
+        address: Option<BlockAddress>,
+        parts: &[Part],
+    ) -> Vec<(Range<u64>, Way)> {
+        let Some(address) = address else { return vec![(blocks, Way::Anew)] };
+        if !self.has_bad {
+            return vec![(blocks, Way::Over(address))];
+        }
+        let allocator = &self.space.lock().allocator;
+        let mut ways: Vec<(Range<u64>, Way)> = Vec::new();
+        for block in blocks.clone() {
+            let address = address.plus((block - blocks.start) * BLOCK_BYTES);
+            let bytes = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+            let inside = &parts[parts.partition_point(|part| part.end <= bytes.start)..];
+            let way = if !allocator.is_bad(address) {
+                Way::Over(address)
+            } else if self.checks_content || covered(inside, bytes) == BLOCK_BYTES {
+                Way::Anew
+            } else {
+                Way::Lost(address)
+            };
+            match ways.last_mut().filter(|(_, last)| discriminant(last) == discriminant(&way)) {
+                Some((last, _)) => last.end += 1,
+                None => ways.push((block..block + 1, way)),
+            }
+        }
+        ways
+    }
+
+    /// Puts the content of `blocks` into new ones.
+    fn place_anew(
+        &mut self,
+        number: u32,
+        node: &Node,
+        blocks: Range<u64>,
+        parts: &[Part],
+        out: &mut Placements,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        let first = out.extents.len();
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let Some(run) = self.take(blocks.end - block) else {
+                return Ok(Err(OutOfBlocks));
+            };
+            let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
+            self.fill(node, parts, &extent, &mut out.damaged)?;
+            out.bytes_copied += u64::from(run.blocks) * BLOCK_BYTES;
+            out.extents.push(extent);
+            out.placed.push(Placed { inode: node.record.inode, extent });
+            block = extent.end_block();
+        }
+        out.changes.push(Change { node: number, blocks, extents: first..out.extents.len() });
+        Ok(Ok(()))
+    }
+
+    /// A run of blocks for `wanted` ones, unless they were promised to others.
+    fn take(&mut self, wanted: u64) -> Option<Run> {
+        let Space { allocator, credits } = &mut *self.space.lock();
+        let others = credits.outstanding().saturating_sub(self.promised);
+        if wanted > allocator.free_blocks().saturating_sub(others) {
+            return None;
+        }
+        allocator.take(u32::try_from(wanted).unwrap_or(u32::MAX), self.near, self.reservation)
+    }
+
+    fn add_hole(&self, number: u32, node: &Node, blocks: Range<u64>, out: &mut Placements) {
+        if !blocks.is_empty() && node.before.is_some() {
+            out.changes.push(Change { node: number, blocks, extents: 0..0 });
+        }
+    }
+
+    /// Where a block of the file lay before the batch.
+    fn old_block(&self, node: &Node, block: u64) -> Result<Option<BlockAddress>, Error> {
+        let holds = |extent: &&Extent| (extent.file_block..extent.end_block()).contains(&block);
+        let address = |extent: &Extent| extent.address_of(block);
+        if let Some(shifted) = &node.shifted {
+            let is_behind = block * BLOCK_BYTES >= shifted.size;
+            let found = shifted.extents.iter().filter(|_| !is_behind).find(holds);
+            return Ok(found.map(address));
+        }
+        let Some(before) = node.before else { return Ok(None) };
+        if block * BLOCK_BYTES >= before.size {
+            return Ok(None);
+        }
+        Ok(match &node.extents {
+            ExtentList::Inline(extents) => extents.iter().find(holds).map(address),
+            ExtentList::Table => {
+                self.before.extents(before.inode, block..block + 1)?.iter().find(holds).map(address)
+            }
+        })
+    }
+
+    /// Copies what remains of the batch into a new extent.
+    fn fill(
+        &self,
+        node: &Node,
+        parts: &[Part],
+        extent: &Extent,
+        damaged: &mut Vec<(InodeNumber, BlockAddress)>,
+    ) -> Result<(), Error> {
+        let from = extent.file_block * BLOCK_BYTES;
+        let to = extent.end_block() * BLOCK_BYTES;
+        let mut part = parts.partition_point(|part| part.end <= from);
+        let mut at = from;
+        while at < to {
+            let covering = parts[part..].first().filter(|part| part.start <= at);
+            let whole_end = covering.map_or(at, |part| part.end.min(to) / BLOCK_BYTES * BLOCK_BYTES);
+            if let Some(&Part { start, content: Content::Log(place), .. }) = covering
+                && whole_end > at
+            {
+                let place = place as usize + (at - start) as usize;
+                let bytes = &self.batch[place..place + (whole_end - at) as usize];
+                self.writer.put(extent.address.plus(at - from), bytes)?;
+                at = whole_end;
+            } else {
+                // What the parts cover altogether does not depend on what was there.
+                let is_covered = covered(&parts[part..], at..at + BLOCK_BYTES) == BLOCK_BYTES;
+                let old = if is_covered { None } else { self.old_block(node, at / BLOCK_BYTES)? };
+                let mut block = [0; BLOCK];
+                let is_given = old.map_or(Ok(true), |old| self.arenas.read_if_given(old, &mut block))?;
+                self.assemble(&mut block, &parts[part..], at);
+                let to = extent.address.plus(at - from);
+                match old {
+                    Some(old) if !is_given || !self.recovering && self.arenas.is_known_damaged(old)? => {
+                        damaged.push((node.record.inode, old));
+                        self.writer.put_damaged(to, &block)?;
+                    }
+                    _ => self.writer.put(to, &block)?,
+                }
+                at += BLOCK_BYTES;
+            }
+            while parts.get(part).is_some_and(|part| part.end <= at) {
+                part += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the parts over what was there of the block at byte `at` of the file.
+    fn assemble(&self, block: &mut [u8; BLOCK], parts: &[Part], at: u64) {
+        let end = at + BLOCK_BYTES;
+        for part in parts.iter().take_while(|part| part.start < end) {
+            let start = part.start.max(at);
+            let covered = (start - at) as usize..(part.end.min(end) - at) as usize;
+            match part.content {
+                Content::Gone => block[covered].fill(0),
+                Content::Log(place) => {
+                    let place = place as usize + (start - part.start) as usize;
+                    let bytes = &self.batch[place..place + covered.len()];
+                    block[covered].copy_from_slice(bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Adds blocks behind the last span, joining it where they touch.
+fn add_span(spans: &mut Vec<Range<u64>>, blocks: Range<u64>) {
+    match spans.last_mut().filter(|last| last.end >= blocks.start) {
+        Some(last) => last.end = last.end.max(blocks.end),
+        None => spans.push(blocks),
+    }
+}
+
+/// How many bytes of a range parts cover, of which the first reaches into it.
+fn covered(parts: &[Part], range: Range<u64>) -> u64 {
+    let inside = parts.iter().take_while(|part| part.start < range.end);
+    inside.map(|part| part.end.min(range.end) - part.start.max(range.start)).sum()
+}
+
+/// The blocks that lie wholly in a cut.
+fn whole_blocks(part: &Part) -> Range<u64> {
+    let start = part.start.div_ceil(BLOCK_BYTES);
+    let end = if part.end == u64::MAX { u64::MAX } else { part.end / BLOCK_BYTES };
+    start..end.max(start)
+}

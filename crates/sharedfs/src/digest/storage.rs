@@ -1,0 +1,73 @@
+//! What a digest works on, and what it asks about other sessions.
+
+use super::directory_changes::DirectoryChanges;
+use crate::Error;
+use crate::damage::Lost;
+use crate::kernel::{MappedFiles, StandIns};
+use crate::leases::LoggedChange;
+use crate::metadata::MetadataStore;
+use crate::namespace::View;
+use crate::sessions::Openers;
+use crate::tiers::{Arenas, Grown, Space};
+use cuesta_format::{Geometry, InodeNumber, Medium, SessionId};
+use cuesta_media::Node;
+use hashbrown::HashSet;
+use parking_lot::Mutex;
+
+/// What a digest works on.
+pub struct Storage<'a> {
+    /// Sizes.
+    pub geometry: Geometry,
+    /// How what is stored becomes durable.
+    pub medium: Medium,
+    /// Metadata.
+    pub metadata: &'a MetadataStore,
+    /// Arenas.
+    pub arenas: &'a Arenas,
+    /// Blocks and promises.
+    pub space: &'a Mutex<Space>,
+    /// What the kernel has in the place of pipes and sockets.
+    pub stand_ins: &'a StandIns,
+    /// What the kernel has in the place of files in mapped mode.
+    pub mapped: &'a MappedFiles,
+    /// What changed in directories that sessions change in turns.
+    pub(crate) directory_changes: &'a DirectoryChanges,
+    /// What damaged logs lost.
+    pub(crate) lost: &'a Lost,
+    /// Who else has something to do with an inode.
+    pub others: &'a dyn Others,
+    /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
+    pub recovering: bool,
+}
+
+/// What sessions other than the one whose log is digested have to do with inodes.
+pub(crate) trait Others {
+    /// What is open in sessions but `session`, and by descriptors.
+    fn openers(&self, session: SessionId) -> Openers<'_>;
+
+    /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
+    fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
+
+    /// The disk has what the batch depends on of other logs when this returns.
+    fn make_durable(&self, batch: &View) -> Result<(), Error>;
+
+    /// Adds to `foreign` each inode that `session` may not change in what its log says is done to it.
+    fn add_foreign(
+        &self,
+        session: SessionId,
+        changes: &mut dyn Iterator<Item = LoggedChange>,
+        foreign: &mut HashSet<InodeNumber>,
+    );
+}
+
+impl Storage<'_> {
+    /// Gives the arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
+    pub fn grow(&self, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
+        let grown = match self.arenas.grow(wanted) {
+            Err(Error::NoSpace) => return Ok(None),
+            grown => grown?,
+        };
+        self.space.lock().allocator.grow(&grown);
+        Ok(Some(grown))
+    }
+}

@@ -1,0 +1,25 @@
+//! What a view asks about everything that was committed before its batch.
+
+use crate::Error;
+use crate::metadata::{Dirent, StoredInode};
+use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, SessionId};
+
+/// Where a view finds what was committed before.
+pub trait Lookup {
+    /// An inode.
+    fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error>;
+    /// All extents of an inode that has them in the table.
+    fn table_extents(&self, inode: InodeNumber) -> Result<Vec<Extent>, Error>;
+    /// A name.
+    fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
+    /// Length of the value of an extended attribute, in bytes, if the inode has it.
+    fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error>;
+    /// Whom the inode is kept for although it has no name.
+    fn holder(&self, inode: InodeNumber) -> Option<SessionId>;
+    /// Whether anybody but the session of the log has the inode open.
+    fn is_open_elsewhere(&self, inode: InodeNumber) -> bool;
+    /// Whether another log may say something of the inode that is not digested.
+    fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool;
+    /// The slots of which a caller has records.
+    fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error>;
+}

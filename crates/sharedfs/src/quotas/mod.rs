@@ -1,0 +1,13 @@
+//! Quotas: how much users, groups and directories may own.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `limits` | limits, and the room sessions were given of what is left |
+//! | `calls` | requests about quotas |
+//! | `trees` | a directory gets a quota or loses it: everything below changes whom it counts for |
+
+mod calls;
+mod limits;
+mod trees;
+
+pub(crate) use limits::Quotas;

@@ -1,0 +1,161 @@
+//! Policy: how long a lease is kept that others wait for, and what they do meanwhile.
+//!
+//! Who gets a lease that changes hands all the time keeps it for a moment, so that busy sessions trade batches and not
+//! operations (DESIGN §8): for `lease_hold_us`, or for some times as long as it took to come by, whichever is longer, so
+//! that most of the time is spent working. Whoever does nothing keeps it no longer.
+//!
+//! Whoever waits has a processor to spare, and the holder's log is what it will wait for: its thread digests that meanwhile, so
+//! that little is left when the lease moves.
+
+use crate::SharedFs;
+use crate::digest::driver::Progress;
+use cuesta_format::{InodeNumber, SessionId};
+use std::time::{Duration, Instant};
+
+/// A lease is kept for so many times what it took to come by, on a file and on a directory,
+const COSTS_KEPT: u32 = 8;
+const COSTS_KEPT_OF_DIRECTORY: u32 = 64;
+/// but never longer.
+const KEPT_MAX: Duration = Duration::from_millis(5);
+/// The holder is looked at so often.
+const LOOK: Duration = Duration::from_micros(100);
+/// One that does nothing for so many looks does nothing.
+const IDLE_LOOKS: u32 = 3;
+/// One that would change a directory if it had a processor is given so many: a scheduler lets others run for some milliseconds.
+const STARVED_LOOKS: u32 = 40;
+/// A log with less than this is left for later: a commit costs the same for many entries.
+const BATCH_LEAST_BYTES: u64 = 256 << 10;
+/// Less than this is digested in the time that the fence takes anyway.
+const CAUGHT_UP_BYTES: u64 = 8 << 10;
+/// A holder goes on for so much longer, at most, while its log is digested, and not with a log that takes longer than that:
+/// on processors that are busy each catches up with the other for long.
+const CATCHING_UP_MAX: Duration = Duration::from_millis(5);
+const TOO_MUCH_BYTES: u64 = 4 << 20;
+
+/// How long a lease is kept that took so long to come by, where `least` is the least.
+pub(crate) fn kept_for(cost: Duration, least: Duration, is_directory: bool) -> Duration {
+    (cost * if is_directory { COSTS_KEPT_OF_DIRECTORY } else { COSTS_KEPT }).clamp(least, KEPT_MAX.max(least))
+}
+
+impl SharedFs {
+    /// Waits up to `left` for those who hold the inode, and has their logs digested as they go on.
+    pub(crate) fn wait_for_holders(&self, inode: InodeNumber, left: Duration) {
+        let until = Instant::now() + left;
+        let holders = self.holders_of(inode);
+        let is_directory = self.core.lock().leases.is_contended_directory(inode);
+        let mut seen = self.work_of(&holders);
+        let mut idle_looks = 0;
+        loop {
+            let looked = Instant::now();
+            for &holder in &holders {
+                if self.pending_bytes(holder) >= BATCH_LEAST_BYTES && !self.is_starved() {
+                    // What cannot be digested is found by who needs it to be.
+                    let _: Option<Result<Progress, _>> = self.digest_unless_busy(holder);
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let until = until + CATCHING_UP_MAX;
+                return holders.into_iter().for_each(|holder| self.catch_up_with(holder, until));
+            }
+            std::thread::sleep(LOOK.saturating_sub(looked.elapsed()).min(left));
+            let before = std::mem::replace(&mut seen, self.work_of(&holders));
+            idle_looks = if seen == before { idle_looks + 1 } else { 0 };
+            if self.holders_of(inode) != holders {
+                return;
+            }
+            let is_idle = match idle_looks {
+                ..IDLE_LOOKS => false,
+                IDLE_LOOKS..STARVED_LOOKS => !is_directory || !self.want_processors(&holders),
+                STARVED_LOOKS.. => true,
+            };
+            if is_idle {
+                self.core.lock().leases.release(inode);
+                return;
+            }
+        }
+    }
+
+    fn holders_of(&self, inode: InodeNumber) -> Vec<SessionId> {
+        self.core.lock().leases.holders(inode).into_iter().map(|(session, _)| session).collect()
+    }
+
+    /// Whether one of these sessions' processes waits for a processor, or has one.
+    fn want_processors(&self, sessions: &[SessionId]) -> bool {
+        let core = self.core.lock();
+        let pids: Vec<_> =
+            sessions.iter().filter_map(|session| core.sessions.get(session)).map(|found| found.pid).collect();
+        drop(core);
+        pids.into_iter().any(wants_processor)
+    }
+
+    /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is
+    /// fenced is what it and others wait for. Where that takes longer, it had better stand still.
+    fn catch_up_with(&self, session: SessionId, until: Instant) {
+        let mut before = u64::MAX;
+        while Instant::now() < until {
+            let pending = self.pending_bytes(session);
+            if !(CAUGHT_UP_BYTES..=TOO_MUCH_BYTES).contains(&pending) || pending > before / 4 * 3 {
+                return;
+            }
+            match self.digest_unless_busy(session) {
+                None => std::thread::sleep(LOOK),
+                Some(Ok(Progress::Digested { .. })) => before = pending,
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// What these sessions have done, as they say: it moves while they read, write and log.
+    fn work_of(&self, sessions: &[SessionId]) -> u64 {
+        let core = self.core.lock();
+        let found = sessions.iter().filter_map(|session| core.sessions.get(session));
+        found.fold(0, |sum, found| {
+            sum.wrapping_add(found.control.operations()).wrapping_add(found.completed().0)
+        })
+    }
+}
+
+/// Whether the first thread of a process waits for a processor, or has one: the kernel calls that running. Of a process with more
+/// threads that is a guess.
+fn wants_processor(pid: u32) -> bool {
+    let told = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The program's name, in brackets, may hold anything.
+    let behind_name = told.iter().rposition(|&byte| byte == b')').map_or(&[][..], |at| &told[at + 1..]);
+    behind_name.starts_with(b" R")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_wants_a_processor_and_who_sleeps_does_not() {
+        assert!(!wants_processor(u32::MAX));
+        let mut sleeper = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let mut spinner =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_as_told = || !wants_processor(sleeper.id()) && wants_processor(spinner.id());
+        while !is_as_told() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(is_as_told());
+        for one in [&mut sleeper, &mut spinner] {
+            one.kill().unwrap();
+            one.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_dear_is_kept_longer_within_bounds() {
+        let us = Duration::from_micros;
+        assert_eq!(kept_for(us(50), us(1000), false), us(1000));
+        assert_eq!(kept_for(us(300), us(1000), false), us(2400));
+        assert_eq!(kept_for(us(50), us(1000), true), us(3200));
+        for is_directory in [false, true] {
+            assert_eq!(kept_for(us(90_000), us(1000), is_directory), us(5000));
+            assert_eq!(kept_for(us(90_000), us(20_000), is_directory), us(20_000));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Totals of the store, for `statfs` and `cuesta status`.
+
+use crate::store::observe::Counters;
+use crate::{Error, SharedFs};
+use cuesta_format::Medium;
+use cuesta_format::wire::{SessionStatus, Status, StoreTotals};
+use std::sync::atomic::Ordering;
+
+impl SharedFs {
+    /// Totals for `statfs`.
+    pub fn totals(&self) -> Result<StoreTotals, Error> {
+        // On a full medium, or where nothing is written any more, what is closed stays until that can be said.
+        match self.look_for_closed() {
+            Err(Error::NoSpace) => {}
+            Err(_) if self.metadata.is_read_only() => {}
+            looked => drop(looked?),
+        }
+        self.reclaim_all();
+        let counters = self.metadata.read()?.counters()?;
+        let beyond = self.mapped.beyond();
+        let (free, promised) = {
+            let space = self.space.lock();
+            (space.credits.for_sessions(self.free_at_most(&space, beyond)), space.credits.outstanding())
+        };
+        Ok(StoreTotals {
+            blocks: self.blocks_at_most(),
+            blocks_free: free,
+            blocks_promised: promised.min(free),
+            inodes: counters.inodes,
+            inodes_free: free,
+        })
+    }
+
+    pub(super) fn status(&self) -> Result<Status, Error> {
+        let totals = self.totals()?;
+        let core = self.core.lock();
+        let geometry = self.geometry();
+        let sessions = core.sessions.values().map(|session| SessionStatus {
+            session: session.id,
+            pid: session.pid,
+            program: session.program.clone(),
+            log_bytes: session.undigested_bytes(),
+            log_capacity_bytes: session.segments.len() as u64 * geometry.segment_bytes,
+            leases: core.leases.count(session.id),
+            operations: session.control.operations(),
+            node: session.node.map(|node| node.0),
+        });
+        let Counters { digested_entries, coalesced_entries, digested_bytes, .. } = &self.counters;
+        Ok(Status {
+            store: self.superblock.store,
+            medium: self.superblock.medium,
+            emulated: self.profile(),
+            persistence_domain: (self.superblock.medium == Medium::Pmem)
+                .then(|| self.options.persistence_domain.of(self.region)),
+            node: self.region.and_then(|region| region.node),
+            free_on_nodes: {
+                let space = self.space.lock();
+                space.allocator.nodes().free().iter().map(|(node, &free)| (node.0, free)).collect()
+            },
+            bad_blocks: self.space.lock().allocator.bad_blocks(),
+            geometry,
+            pid: std::process::id(),
+            uptime_ms: self.opened.elapsed().as_millis() as u64,
+            recovery_ms: self.recovered.milliseconds,
+            recovered_entries: self.recovered.entries,
+            totals,
+            healed: self.metadata.healed(),
+            refuses_writes: self.metadata.read_only().map(|why| why.to_string()),
+            metadata_bytes: self.metadata.allocated_bytes(),
+            digested_entries: digested_entries.load(Ordering::Relaxed),
+            coalesced_entries: coalesced_entries.load(Ordering::Relaxed),
+            digested_bytes: digested_bytes.load(Ordering::Relaxed),
+            fences: self.counters.fences.load(Ordering::Relaxed),
+            shipped: core.leases.shipped(self.opened.elapsed()),
+            requests: self.request_times.summary(),
+            sessions: sessions.collect(),
+            unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Room: how many blocks may be promised now, or once all memory the tier can have is made.
+
+use super::space::Space;
+use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
+use cuesta_media::Node;
+
+/// Room the metadata store must have before more space is promised, and is given ahead of need.
+pub(crate) const METADATA_SLACK_BYTES: u64 = 16 << 20;
+
+impl SharedFs {
+    /// Blocks that may be promised without making room.
+    pub(crate) fn room(&self) -> u64 {
+        let beyond = self.mapped.beyond();
+        self.room_in(&self.space.lock(), beyond)
+    }
+
+    /// As [`SharedFs::room`], with so many blocks taken beyond the arenas.
+    pub(crate) fn room_in(&self, space: &Space, beyond: u64) -> u64 {
+        // What is not made yet they take first.
+        let taken = beyond.saturating_sub(self.unmade(space));
+        space.credits.available(space.allocator.free_blocks().saturating_sub(taken))
+    }
+
+    /// Blocks that may be promised when all room there can be is made.
+    pub(crate) fn room_at_most(&self, space: &Space, beyond: u64) -> u64 {
+        space.credits.available(self.free_at_most(space, beyond))
+    }
+
+    /// Blocks that hold nothing, or will not when all room there can be is made.
+    pub(crate) fn free_at_most(&self, space: &Space, beyond: u64) -> u64 {
+        (space.allocator.free_blocks() + self.unmade(space)).saturating_sub(beyond)
+    }
+
+    /// Blocks of the tier that no arena has memory for.
+    pub(crate) fn unmade(&self, space: &Space) -> u64 {
+        self.blocks_at_most().saturating_sub(space.allocator.made_blocks())
+    }
+
+    /// Blocks of the tier.
+    pub(crate) fn blocks_at_most(&self) -> u64 {
+        let geometry = self.geometry();
+        u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
+    }
+
+    /// Gives the arenas one step of memory more, of a node if one is named, and the metadata store room for what it will say
+    /// about it, unless there is enough meanwhile. Says whether there is.
+    pub(crate) fn grow(&self, node: Option<Node>, is_enough: impl Fn() -> bool) -> Result<bool, Error> {
+        self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
+        // Clearing memory takes milliseconds, which neither promises nor digests wait for.
+        let _one_at_a_time = self.making.lock();
+        if is_enough() {
+            return Ok(true);
+        }
+        let beyond = self.mapped.beyond();
+        if beyond > 0 && self.unmade(&self.space.lock()) <= beyond {
+            return Ok(false);
+        }
+        let Some(grown) = self.storage().grow(node)? else { return Ok(false) };
+        if grown.blocks.start == 0 {
+            self.events.record(Step::Allocate { arena: grown.arena });
+        }
+        Ok(true)
+    }
+}
