@@ -4,7 +4,8 @@
 //! only if it still is the file's block.
 
 use super::log_losses::LogLoss;
-use crate::metadata::{StoredInode, paths};
+use crate::metadata::StoredInode;
+use crate::metadata::tree::paths;
 use crate::requests::Trouble;
 use crate::{Error, SharedFs};
 use cuesta_format::wire::Response;

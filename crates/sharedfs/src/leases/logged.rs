@@ -13,7 +13,7 @@
 //! Asked while no fence can end and before a digest is published, this is never stricter than what the session knew: what
 //! it lost by a fence it held until its log was digested, and what it gave back lingers as long.
 
-use crate::leases::Leases;
+use super::table::Leases;
 use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashSet;
 use std::ops::Range;

@@ -1,6 +1,10 @@
 //! The table of leases, request by request.
 
 use crate::leases::*;
+use cuesta_format::wire::LeaseMode;
+use cuesta_format::{InodeNumber, LogPosition, SessionId};
+use hashbrown::HashSet;
+use std::time::Duration;
 
 const A: SessionId = SessionId(1);
 const B: SessionId = SessionId(2);

@@ -1,6 +1,6 @@
 //! What goes wrong in the metadata store.
 
-use super::journal::JournalFlaw;
+use crate::metadata::journal::JournalFlaw;
 use cuesta_format::InodeNumber;
 use cuesta_format::stamp::Misplaced;
 use cuesta_media::MediaError;

@@ -5,47 +5,39 @@
 //! all or nothing: small ones into a journal in front of the tree, larger ones and what the journal holds into the tree, in
 //! the order of the keys. A [`Snapshot`] is what was committed when it was taken. Which
 //! operations are allowed and which blocks are free is decided elsewhere.
+//!
+//! | room | idea |
+//! |---|---|
+//! | `store`, `shared`, `read_only` | the store: made, opened, closed; what its transactions share; why it takes no writes |
+//! | `writing` | a transaction gathers changes |
+//! | `journal` | small transactions, in front of the tree |
+//! | `tree` | what is committed: snapshots of the tree with the journal's changes over it |
+//! | `codec` | keys and values |
+//! | `files` | the file under the tree, and its second copy |
+//! | `repair` | what is left of a damaged store |
 
-mod apply;
-mod backend;
-mod calls;
-mod checked_pages;
-mod copies;
+mod codec;
 mod error;
-mod extents;
-mod gaps;
-mod guard;
-mod header;
+mod files;
 mod journal;
-mod keys;
-mod layered;
-mod name_changes;
-mod opened;
-pub(crate) mod paths;
-mod records;
-mod redo;
-mod salvage;
-mod snapshot;
-mod sound_part;
-mod spare;
+mod read_only;
+mod repair;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
-mod transaction;
-mod usage;
-mod watch;
+pub(crate) mod tree;
+mod writing;
 
-pub use copies::Files;
+pub use codec::{Counters, Dirent, ExtentList, ExtentWrite, RawInode, SessionRecord, StoredInode};
 pub use error::MetadataError;
-pub use extents::ExtentWrite;
-pub use header::Owner;
-pub use journal::JournalFlaw;
+pub use files::{Files, Owner};
 #[cfg(test)]
 pub(crate) use journal::tests::plant_extent;
-pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
-pub use snapshot::{Entry, Snapshot};
-pub use sound_part::{JournalLoss, SoundPart};
-pub use store::{CACHE_BYTES, MetadataStore, ReadOnly};
-pub use transaction::Transaction;
-pub(crate) use usage::payers;
-pub use watch::{Changed, Watch};
+pub use journal::{JournalFlaw, JournalLoss};
+pub use read_only::ReadOnly;
+pub use repair::SoundPart;
+pub use store::{CACHE_BYTES, MetadataStore};
+pub use tree::{Entry, Snapshot};
+pub(crate) use writing::payers;
+pub use writing::{Changed, Transaction, Watch};

@@ -1,6 +1,6 @@
 //! The store against ordered maps, over commits, abandoned transactions and re-openings.
 
-use super::*;
+use crate::metadata::*;
 use cuesta_format::{
     ArenaId, BLOCK_BYTES, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId,
     Timestamp,

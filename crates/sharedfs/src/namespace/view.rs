@@ -346,8 +346,8 @@ impl View {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pieces::Resolver;
     use super::*;
-    use crate::namespace::Resolver;
     use cuesta_format::Timestamp;
 
     fn file() -> InodeRecord {

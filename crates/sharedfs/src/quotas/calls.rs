@@ -1,7 +1,7 @@
 //! Questions about quotas.
 
 use super::limits::Beyond;
-use crate::metadata::paths;
+use crate::metadata::tree::paths;
 use crate::metadata::{MetadataError, Snapshot};
 use crate::requests::{Trouble, find};
 use crate::{Error, SharedFs};

@@ -3,7 +3,7 @@
 use super::trouble::{Trouble, invalid};
 use crate::SharedFs;
 use crate::metadata::MetadataError;
-use crate::requests::Ahead;
+use crate::requests::granting::Ahead;
 use crate::sessions::{Ending, Session};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{DEPENDENCIES_MAX, PROTOCOL_VERSION, Refusal, Request, Response};

@@ -9,7 +9,7 @@ use super::digester::DigesterHandle;
 use super::nearness::Neighbours;
 use super::preparer::PreparerHandle;
 use super::service::Service;
-use crate::server::StopSender;
+use super::stopping::StopSender;
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

@@ -5,7 +5,7 @@
 
 use super::preparer::PreparerHandle;
 use super::service::Service;
-use crate::server::{StopReason, StopSender};
+use super::stopping::{StopReason, StopSender};
 use cuesta_format::SessionId;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};

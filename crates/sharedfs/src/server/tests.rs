@@ -6,12 +6,16 @@ use cuesta_format::wire::{self, PROTOCOL_VERSION, Question, Refusal, Request, Re
 use cuesta_format::{InodeNumber, SessionId};
 use frames::{FrameError, Frames};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::net::SendFlags;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 const FULL: u64 = 1000;
 const FAILING: u64 = u64::MAX;

@@ -1,13 +1,12 @@
 //! One session, as the daemon knows it.
 
-use super::SessionTable;
 use super::commit_file::CommitFile;
 use super::control::Control;
 use super::ending::Ending;
 use super::segments::{LogFiles, Segment};
+use super::table::SessionTable;
 use crate::Error;
-use crate::digest::Backlog;
-use crate::digest::LogView;
+use crate::digest::{Backlog, LogView};
 use crate::kernel::KernelCache;
 use crate::store::Options;
 use cuesta_format::entry::Salt;

@@ -13,11 +13,11 @@
 //! can run on.
 //!
 //! Content is placed when a log is digested, into free blocks of the node its process is on, else into any
-//! ([`super::allocator::Allocator`]). The arenas' next step of memory is made on the node that lacks most of its share of
+//! ([`crate::tiers::blocks::Allocator`]). The arenas' next step of memory is made on the node that lacks most of its share of
 //! what is to be ready ([`lacking_memory`]). A node that gave none is asked again later, each time after twice as long, so that what lies
 //! elsewhere is not made without end; and where there is too little in all, it is made wherever it comes from.
 
-use super::steps::StepNodes;
+use crate::tiers::memory::StepNodes;
 use cuesta_format::SegmentId;
 use cuesta_media::Node;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Room: how many blocks may be promised now, or once all memory the tier can have is made.
 
-use super::space::Space;
+use crate::tiers::blocks::Space;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_media::Node;

@@ -3,7 +3,7 @@
 use super::losses::Losses;
 use super::problem::Problem;
 use super::report::{CheckReport, Finding, Mode, Verdict};
-use crate::damage::check::{logs, mapped, repair, salvage, survey};
+use super::{logs, mapped, repair, salvage, survey};
 use crate::damage::{Lines, forget_all};
 use crate::metadata::{CACHE_BYTES, Files, JournalLoss, MetadataError, MetadataStore, Owner};
 use crate::store::{Options, Superblocks};

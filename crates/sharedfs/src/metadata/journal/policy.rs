@@ -1,9 +1,9 @@
 //! Policy: which transactions are committed in the journal.
 
 use super::record::{Place, record_bytes};
-use crate::metadata::backend::BackendFile;
-use crate::metadata::layered::Overlay;
-use crate::metadata::redo::Redo;
+use super::redo::Redo;
+use crate::metadata::files::JOURNAL_BYTES;
+use crate::metadata::tree::Overlay;
 
 /// A transaction with more than this goes into the tree at once: there it costs no more for each change than here.
 const RECORD_BYTES_MAX: u64 = 128 << 10;
@@ -20,7 +20,7 @@ pub(in super::super) fn takes(place: Place, overlay: &Overlay, redo: &Redo, slac
     let record = record_bytes(redo.bytes().len());
     let keys = overlay.keys() + redo.len();
     record <= RECORD_BYTES_MAX
-        && place.end + record <= BackendFile::JOURNAL_BYTES
+        && place.end + record <= JOURNAL_BYTES
         && keys <= KEYS_MAX
         && growth_bytes(keys) <= slack_bytes
 }

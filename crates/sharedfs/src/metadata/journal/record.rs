@@ -1,6 +1,6 @@
 //! The journal's bytes: its records, and the number of the file's header that says how many of them count.
 
-use super::super::backend::BackendFile;
+use crate::metadata::files::JOURNAL_BYTES;
 use cuesta_format::entry::crc32c;
 
 const UNIT_BYTES: u64 = 16;
@@ -8,7 +8,7 @@ const HEADER_BYTES: usize = 16;
 /// Bits of either half of the number in the header.
 const HALF_BITS: u32 = 20;
 const HALF: u64 = (1 << HALF_BITS) - 1;
-const _: () = assert!(BackendFile::JOURNAL_BYTES / UNIT_BYTES <= HALF);
+const _: () = assert!(JOURNAL_BYTES / UNIT_BYTES <= HALF);
 
 /// Which journal: each commit of the tree begins the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,13 @@
 //! Journals that were damaged, torn, or left beside another tree.
 
-use super::{JournalFlaw, JournalGeneration, Place, append};
-use crate::metadata::backend::BackendFile;
-use crate::metadata::keys::{Table, pair_key};
-use crate::metadata::records::encode_extent_place;
-use crate::metadata::redo::Redo;
+use super::flaw::{JournalFlaw, JournalLoss};
+use super::record::{JournalGeneration, Place};
+use super::redo::Redo;
+use super::writer::append;
+use crate::metadata::codec::{SessionRecord, Table, encode_extent_place, pair_key};
+use crate::metadata::files::{BackendFile, Files};
 use crate::metadata::tests::{folder_in_memory, put_much, reopen};
-use crate::metadata::{Files, JournalLoss, MetadataError, MetadataStore, SessionRecord};
+use crate::metadata::{MetadataError, MetadataStore};
 use cuesta_format::{BlockAddress, InodeNumber, SessionId};
 use cuesta_media::Medium;
 use std::path::Path;

@@ -8,12 +8,12 @@
 //! lost is told, and its session is over ([`crate::log_losses`]).
 
 use super::processes::{Process, process};
+use super::recovered::Recovered;
 use crate::damage::{BrokenLog, LogLoss};
 use crate::digest::driver::Digested;
 use crate::digest::{Digester, Until};
 use crate::sessions::{
-    CommitFile, Control, Ending, LogFiles, OccupiedSlot, Presence, Recovered, Segment, Session,
-    open_segment_padded,
+    CommitFile, Control, Ending, LogFiles, OccupiedSlot, Presence, Segment, Session, open_segment_padded,
 };
 use crate::store::Core;
 use crate::{Error, SharedFs};

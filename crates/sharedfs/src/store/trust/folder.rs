@@ -1,6 +1,5 @@
 //! A folder that was opened once and checked by its descriptor.
 
-use crate::store::trust::TIER_NAME;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -289,3 +288,6 @@ mod tests {
         assert!(matches!(trusted.open_file("pipe"), Err(TrustError::File(_))));
     }
 }
+
+/// The name of the fast tier in the store's folder: a folder, or a symbolic link to one.
+pub const TIER_NAME: &str = "nvm";

@@ -1,7 +1,7 @@
 //! A store's identity in its two folders: each copy mends the other, and a fast tier proves itself by its own.
 
 use super::folder::{TrustError, TrustedFolder};
-use crate::store::trust::Purpose;
+use super::purpose::Purpose;
 use cuesta_format::StoreId;
 use cuesta_format::geometry::IDENTITY_FILE;
 use cuesta_format::identity::{DeviceNumber, FolderMark, IDENTITY_BYTES, Identity};

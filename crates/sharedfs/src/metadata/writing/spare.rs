@@ -1,0 +1,29 @@
+//! Memory that one transaction leaves to the next: what the kernel has to clear for it costs more than filling it.
+
+use super::name_changes::NameChanges;
+use crate::metadata::journal::Redo;
+
+/// The memory.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    pub(crate) redo: Redo,
+    pub(crate) names: NameChanges,
+}
+
+impl Spare {
+    /// More than this is not kept: it is what a batch of the usual size needs.
+    const BYTES_MAX: usize = 1 << 20;
+
+    /// Empty, and none of it larger than what is kept.
+    pub(crate) fn emptied(mut self) -> Spare {
+        self.redo.clear();
+        self.names.clear();
+        if self.redo.capacity_bytes() > Spare::BYTES_MAX {
+            self.redo = Redo::default();
+        }
+        if self.names.capacity_bytes() > Spare::BYTES_MAX {
+            self.names = NameChanges::default();
+        }
+        self
+    }
+}

@@ -1,0 +1,23 @@
+//! Blocks of the arenas: used, free, in quarantine, promised.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `bitmap` | used and free blocks of one arena |
+//! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
+//! | `freed` | where small runs go back to |
+//! | `reservation` | what a digest takes and frees of them |
+//! | `credits` | promises: what was acknowledged can always be digested |
+//! | `space` | blocks and promises, behind one lock |
+
+mod allocator;
+mod bitmap;
+mod credits;
+mod freed;
+mod reservation;
+mod space;
+
+pub use allocator::Allocator;
+pub use bitmap::Bitmap;
+pub use credits::Credits;
+pub use reservation::{Reservation, Run};
+pub use space::Space;

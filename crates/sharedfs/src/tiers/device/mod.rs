@@ -1,0 +1,15 @@
+//! Where segments and arenas lie.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `parts` | in files of the tier, or in zones of a character device |
+//! | `zones` | which zones of the device are taken |
+//! | `region` | what the kernel knows of the persistent memory they lie on |
+
+mod parts;
+mod region;
+mod zones;
+
+pub use parts::{Part, Parts, medium_of_files, release_device, room_on_device, superblock_on_device};
+pub(crate) use parts::{claim_device, region};
+pub use region::{Region, namespace_of_device};

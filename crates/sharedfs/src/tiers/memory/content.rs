@@ -1,0 +1,320 @@
+//! Content of blocks, written and read with its checksums.
+//!
+//! Each block of an arena has one behind the arena's blocks, if the store has them at all ([`Geometry::checks_content`]). Who writes a
+//! block writes its checksum at once, and one fence makes both durable. A crash can come between them in blocks that nothing
+//! counts on yet, and in those that are overwritten where they lie (`digest::overwrite`): these are digested again, into
+//! new blocks. What of such a block was not in the log is taken as it is found, as nothing tells it from damage; at any
+//! other time a block whose checksum is wrong keeps a wrong one, whatever is written over a part of it.
+
+use super::arenas::Arenas;
+use super::stamps::ArenaStamps;
+use super::written_arenas::WrittenArenas;
+use crate::Error;
+use crate::tiers::blocks::Run;
+use cuesta_format::entry::Crc32c;
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry};
+use cuesta_media::user_copy::Fault;
+use cuesta_media::{AccessError, Mapping};
+use std::sync::Arc;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+const SUM_BYTES: usize = size_of::<u32>();
+/// Checksums that are written at once.
+const SUMS_AT_ONCE: usize = 64;
+/// Checksums that lie in one page.
+const SUMS_OF_PAGE: u64 = BLOCK_BYTES / SUM_BYTES as u64;
+
+/// A checksum that is wrong for the same bytes.
+fn wrong(sum: u32) -> u32 {
+    !sum
+}
+
+fn sum_of(bytes: &[u8]) -> u32 {
+    Crc32c::new().with(bytes).value()
+}
+
+/// Writes content; a fence has to follow.
+pub struct ContentWriter {
+    geometry: Geometry,
+    mapped: Vec<Arc<Mapping>>,
+    files: Option<Arc<WrittenArenas>>,
+    stamps: Option<Arc<ArenaStamps>>,
+}
+
+impl ContentWriter {
+    /// One for the arenas there are.
+    #[must_use]
+    pub fn new(geometry: Geometry, arenas: &Arenas) -> ContentWriter {
+        ContentWriter {
+            geometry,
+            mapped: arenas.all(),
+            files: arenas.written(),
+            stamps: arenas.stamps().cloned(),
+        }
+    }
+
+    fn mapping(&self, address: BlockAddress) -> Result<&Mapping, Error> {
+        let arena = self.geometry.arena(address);
+        let mapping = self.mapped.get(arena.0 as usize);
+        mapping
+            .map(|mapping| &**mapping)
+            .ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))
+    }
+
+    /// Writes whole blocks of one arena.
+    pub fn put(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
+        self.store(address, bytes)?;
+        self.put_sums(address, bytes, |sum| sum)
+    }
+
+    /// The same, but no fence makes the blocks durable: the planted bug `MappedUnflushed`.
+    pub fn put_unflushed(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
+        self.mapping(address)?.write(self.geometry.arena_offset(address), bytes)?;
+        self.put_sums(address, bytes, |sum| sum)
+    }
+
+    /// The same with content that is known to be wrong.
+    pub fn put_damaged(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
+        self.store(address, bytes)?;
+        self.put_sums(address, bytes, wrong)
+    }
+
+    /// Writes bytes of the file of the arena that a block is of.
+    fn write(&self, of: BlockAddress, offset: u64, bytes: &[u8]) -> Result<Result<(), AccessError>, Error> {
+        let mapping = self.mapping(of)?;
+        if let (Some(stamps), Some(files)) = (&self.stamps, &self.files) {
+            stamps.note(self.geometry.arena(of), files);
+        }
+        let file = self.files.as_ref().and_then(|files| files.file(self.geometry.arena(of)));
+        Ok(match file {
+            Some(file) => mapping.write_by_calls(file, offset, bytes),
+            None => mapping.write_through(offset, bytes),
+        })
+    }
+
+    /// Writes bytes that lie in one arena.
+    fn store(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.write(address, self.geometry.arena_offset(address), bytes)?;
+        written.map_err(|error| match error {
+            AccessError::Fault(Fault { copied }) => unwritable(address.plus(copied as u64)),
+            error => error.into(),
+        })
+    }
+
+    fn put_sums(&self, address: BlockAddress, bytes: &[u8], sum: fn(u32) -> u32) -> Result<(), Error> {
+        if !self.geometry.checks_content {
+            return Ok(());
+        }
+        let mut address = address;
+        for blocks in bytes.chunks(SUMS_AT_ONCE * BLOCK) {
+            let mut sums = [0; SUMS_AT_ONCE * SUM_BYTES];
+            let (slots, _) = sums.as_chunks_mut::<SUM_BYTES>();
+            for (slot, block) in slots.iter_mut().zip(blocks.chunks(BLOCK)) {
+                *slot = sum(sum_of(block)).to_le_bytes();
+            }
+            let bytes = blocks.len() / BLOCK * SUM_BYTES;
+            self.store_sums(address, &sums[..bytes])?;
+            address = address.plus(blocks.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes checksums from a block's on. A page of them that the medium does not take is that of many blocks.
+    fn store_sums(&self, address: BlockAddress, sums: &[u8]) -> Result<(), Error> {
+        let written = self.write(address, self.geometry.sum_offset(address), sums)?;
+        written.map_err(|error| match error {
+            AccessError::Fault(Fault { copied }) => {
+                let arena = self.geometry.arena(address);
+                let block = self.geometry.arena_offset(address) / BLOCK_BYTES + (copied / SUM_BYTES) as u64;
+                let first = block / SUMS_OF_PAGE * SUMS_OF_PAGE;
+                let blocks = SUMS_OF_PAGE.min(u64::from(self.geometry.arena_blocks()) - first);
+                let address = self.geometry.address(arena, first as u32);
+                Error::Unwritable(Run { address, blocks: blocks as u32 })
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Writes over what blocks hold, from a byte address on, wherever arenas end. Tells `damaged` of blocks that are written in part
+    /// and whose checksum was wrong before.
+    pub fn overwrite(
+        &self,
+        to: BlockAddress,
+        bytes: &[u8],
+        mut damaged: impl FnMut(BlockAddress),
+    ) -> Result<(), Error> {
+        let (mut to, mut bytes) = (to, bytes);
+        while !bytes.is_empty() {
+            let inside = (to.0 % BLOCK_BYTES) as usize;
+            let room = self.geometry.arena_bytes - self.geometry.arena_offset(to);
+            let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+            let len = match self.geometry.checks_content {
+                false => len,
+                true if inside > 0 || len < BLOCK => len.min(BLOCK - inside),
+                true => len / BLOCK * BLOCK,
+            };
+            let (now, later) = bytes.split_at(len);
+            if !self.geometry.checks_content {
+                self.store(to, now)?;
+            } else if len < BLOCK {
+                self.overwrite_part(to, now, &mut damaged)?;
+            } else {
+                self.put(to, now)?;
+            }
+            (to, bytes) = (to.plus(len as u64), later);
+        }
+        Ok(())
+    }
+
+    fn overwrite_part(
+        &self,
+        to: BlockAddress,
+        bytes: &[u8],
+        damaged: &mut impl FnMut(BlockAddress),
+    ) -> Result<(), Error> {
+        let inside = to.0 % BLOCK_BYTES;
+        let address = BlockAddress(to.0 - inside);
+        let mapping = self.mapping(address)?;
+        let offset = self.geometry.arena_offset(address);
+        let mut block = [0; BLOCK];
+        match mapping.read(offset, &mut block) {
+            Err(AccessError::Fault(_)) => return Err(unwritable(address)),
+            read => read?,
+        }
+        let is_damaged = kept_sum(mapping, &self.geometry, address)? != Some(sum_of(&block));
+        block[inside as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.store(to, bytes)?;
+        let mut sum = sum_of(&block);
+        if is_damaged {
+            damaged(address);
+            sum = wrong(sum);
+        }
+        self.store_sums(address, &sum.to_le_bytes())
+    }
+}
+
+/// The checksum of a block; `None`: the medium does not give it.
+fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Result<Option<u32>, Error> {
+    let mut kept = [0; SUM_BYTES];
+    match mapping.read(geometry.sum_offset(address), &mut kept) {
+        Ok(()) => Ok(Some(u32::from_le_bytes(kept))),
+        Err(AccessError::Fault(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The block that `at` lies in is not taken.
+fn unwritable(at: BlockAddress) -> Error {
+    Error::Unwritable(Run { address: BlockAddress(at.0 / BLOCK_BYTES * BLOCK_BYTES), blocks: 1 })
+}
+
+impl Arenas {
+    /// Makes bytes of one block zero, durably.
+    pub fn clear(&self, address: BlockAddress, inside: u64, bytes: u64) -> Result<(), Error> {
+        let writer = ContentWriter::new(*self.geometry(), self);
+        writer.overwrite(address.plus(inside), &vec![0; bytes as usize], |_| {})?;
+        self.fence()
+    }
+
+    /// Whether the medium gives a block, and it holds what was written to it, as far as the store can tell.
+    pub fn is_intact(&self, address: BlockAddress) -> Result<bool, Error> {
+        let geometry = self.geometry();
+        if !geometry.checks_content {
+            return self.read_if_given(address, &mut [0; BLOCK]);
+        }
+        let mapping = self.mapping(geometry.arena(address))?;
+        let sum = match mapping.sum(geometry.arena_offset(address), BLOCK_BYTES) {
+            Err(AccessError::Fault(_)) => return Ok(false),
+            summed => summed?,
+        };
+        Ok(kept_sum(&mapping, geometry, address)? == Some(sum))
+    }
+
+    /// Reads a block, if the medium gives it. Says whether it does.
+    pub fn read_if_given(&self, address: BlockAddress, block: &mut [u8; BLOCK]) -> Result<bool, Error> {
+        match self.read(address, 0, block) {
+            Err(Error::Access(AccessError::Fault(_))) => Ok(false),
+            read => read.map(|()| true),
+        }
+    }
+
+    /// Whether a block's checksum says that it is damaged.
+    pub fn is_known_damaged(&self, address: BlockAddress) -> Result<bool, Error> {
+        Ok(self.geometry().checks_content && !self.is_intact(address)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::{ArenaId, Medium};
+
+    const GEOMETRY: Geometry = Geometry {
+        arena_bytes: 64 << 10,
+        segment_bytes: 16 << 10,
+        ring_slots: 2,
+        nvm_bytes: 128 << 10,
+        checks_content: true,
+    };
+
+    fn arenas(folder: &std::path::Path) -> Arenas {
+        std::fs::create_dir(folder.join("arenas")).unwrap();
+        let arenas = Arenas::open(
+            &crate::tiers::device::Parts::open(folder, cuesta_format::StoreId([0; 16]), &GEOMETRY).unwrap(),
+            GEOMETRY,
+            Medium::Memory,
+            &Arc::default(),
+        )
+        .unwrap();
+        while arenas.count() < 2 {
+            arenas.grow(None).unwrap();
+        }
+        arenas
+    }
+
+    /// Writes one byte past everybody.
+    fn flip(arenas: &Arenas, address: BlockAddress) {
+        let mapping = arenas.mapping(GEOMETRY.arena(address)).unwrap();
+        let mut byte = [0];
+        mapping.read(GEOMETRY.arena_offset(address), &mut byte).unwrap();
+        mapping.write(GEOMETRY.arena_offset(address), &[!byte[0]]).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_is_intact_until_a_byte_of_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let arenas = arenas(folder.path());
+        let writer = ContentWriter::new(GEOMETRY, &arenas);
+        let [first, second] = [2, 3].map(|block| GEOMETRY.address(ArenaId(0), block));
+        writer.put(first, &[7; 2 * BLOCK]).unwrap();
+        assert!(arenas.is_intact(first).unwrap() && arenas.is_intact(second).unwrap());
+        flip(&arenas, first.plus(100));
+        assert!(!arenas.is_intact(first).unwrap() && arenas.is_intact(second).unwrap());
+        writer.put_damaged(second, &[8; BLOCK]).unwrap();
+        assert!(!arenas.is_intact(second).unwrap());
+    }
+
+    #[test]
+    fn a_block_that_is_written_in_part_is_intact_if_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let arenas = arenas(folder.path());
+        let writer = ContentWriter::new(GEOMETRY, &arenas);
+        let last = GEOMETRY.address(ArenaId(0), GEOMETRY.arena_blocks() - 1);
+        let next = GEOMETRY.address(ArenaId(1), 0);
+        [last, next].iter().for_each(|&block| writer.put(block, &[1; BLOCK]).unwrap());
+        let mut told = Vec::new();
+        // From the middle of one arena's last block to the middle of the next arena's first.
+        writer.overwrite(last.plus(1000), &[2; BLOCK], |block| told.push(block)).unwrap();
+        assert!(arenas.is_intact(last).unwrap() && arenas.is_intact(next).unwrap() && told.is_empty());
+        let mut bytes = [0; BLOCK];
+        arenas.read(next, 0, &mut bytes).unwrap();
+        assert_eq!((bytes[999], bytes[1000]), (2, 1));
+        flip(&arenas, next.plus(3000));
+        writer.overwrite(next.plus(10), &[3; 10], |block| told.push(block)).unwrap();
+        assert_eq!(told, [next]);
+        assert!(!arenas.is_intact(next).unwrap());
+        // All of it written anew, it is well again.
+        writer.overwrite(next, &[4; BLOCK], |block| told.push(block)).unwrap();
+        assert!(arenas.is_intact(next).unwrap() && told.len() == 1);
+    }
+}
