@@ -1,4 +1,4 @@
-//! Files that had lost content with a damaged log ([`crate::damage::lost`]), and are whole again by what a batch did to them.
+//! Files that had lost content with a damaged log ([`Lost`](crate::damage::Lost)), and are whole again by what a batch did to them.
 
 use super::batch::Digester;
 use super::log_view::LogView;

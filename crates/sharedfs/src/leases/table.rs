@@ -356,7 +356,7 @@ impl Leases {
         self.shipping.note_turn(inode, now, operations);
     }
 
-    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`shipping`]).
+    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`super::shipping`]).
     #[must_use]
     pub fn shipped_for(&self, inode: InodeNumber, now: Duration) -> Option<Duration> {
         self.shipping.left(inode, now)

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Connections that may wait for [`Server::start`] while the store recovers.
+/// Connections that may wait for [`Server::start`](super::Server::start) while the store recovers.
 const BACKLOG: i32 = 256;
 
 /// Why there is no socket.

@@ -61,6 +61,6 @@ pub enum Mode {
     /// It digests what logs hold, then repairs what has a safe repair.
     Repair,
     /// The same, but what keeps the store closed is dropped first: the metadata's journal from its first damaged record on.
-    /// Files whose content is missing are given up, too. No daemon opens the store until what was lost was [`told`].
+    /// Files whose content is missing are given up, too. No daemon opens the store until what was lost was [told](super::told).
     RepairWithLoss,
 }

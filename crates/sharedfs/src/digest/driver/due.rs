@@ -1,4 +1,4 @@
-//! Digests the logs that are due, as [`policy`](crate::digest::policy) says.
+//! Digests the logs that are due, as [`policy`] says.
 //!
 //! On a full medium, or where the metadata store is damaged, logs stay as they are: what programs did is kept there.
 
