@@ -1,8 +1,8 @@
 //! Leases granted by the block: one bit each.
 //!
-//! Most leases are granted ahead, to programs that go through a tree, and go all together as their session ends. Such a
-//! lease is for writing, and nobody else has anything of the inode. Once somebody wants it, or its holder gives it
-//! back, it becomes an entry of its own in the table.
+//! Most leases are granted ahead, to programs that go through a tree, and go all together as their session ends.
+//! Such a lease is for writing, and no other session has anything of the inode. Once another session wants it, or
+//! its holder gives it back, it becomes an entry of its own in the table.
 
 use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::{HashMap, HashSet};
@@ -30,19 +30,19 @@ pub(super) fn place(inode: InodeNumber) -> (u64, u64) {
 }
 
 impl Blocks {
-    /// Who holds the inode.
+    /// The session that holds the inode.
     pub(super) fn holder(&self, inode: InodeNumber) -> Option<SessionId> {
         let (block, bit) = place(inode);
         let held = self.held.get(&block)?.iter().find(|held| held.numbers & bit != 0)?;
         Some(held.session)
     }
 
-    /// The numbers of a block that somebody holds.
+    /// The numbers of a block that are held.
     pub(super) fn held_in(&self, block: u64) -> u64 {
         self.held.get(&block).into_iter().flatten().fold(0, |all, held| all | held.numbers)
     }
 
-    /// The session holds these numbers of a block from now on, which nobody held.
+    /// The session holds these numbers of a block from now on. None of them was held.
     pub(super) fn grant_all(&mut self, session: SessionId, block: u64, numbers: u64) {
         if numbers == 0 {
             return;

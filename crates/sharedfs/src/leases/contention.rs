@@ -20,7 +20,7 @@ const LOOKS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Contended {
-    /// When somebody was last fenced for it.
+    /// When a session was last fenced for it.
     fenced: Duration,
     /// Until when those who hold it may keep it.
     held_until: Duration,
@@ -124,7 +124,7 @@ impl Contention {
         }
     }
 
-    /// Whether it is a directory that somebody was fenced for.
+    /// Whether it is a directory that a session was fenced for.
     pub(super) fn is_directory(&self, inode: InodeNumber) -> bool {
         self.inodes.get(&inode).is_some_and(|contended| contended.is_directory)
     }
@@ -158,7 +158,7 @@ impl Contention {
         lost.filter(move |&inode| self.is_remembered(inode, now))
     }
 
-    /// Whether somebody was fenced for it not long ago.
+    /// Whether a session was fenced for it not long ago.
     pub(super) fn is_remembered(&self, inode: InodeNumber, now: Duration) -> bool {
         self.inodes.get(&inode).is_some_and(|contended| now < contended.fenced + MEMORY)
     }

@@ -1,14 +1,14 @@
-//! What a session's log may speak of (DESIGN §9): inodes whose numbers were granted to it, which it makes, and inodes it
-//! holds for writing, or did when it wrote what is not digested.
+//! The inodes that a session's log may speak of (DESIGN §9): those it makes with numbers that were granted to it,
+//! and those it holds for writing, or held when it wrote entries that are not digested.
 //!
 //! A log is its session's word. That others' files and directories are not in it is looked after once a batch, over all that
 //! the batch changed ([`Others::add_foreign`](crate::digest::Others)), so that it costs an honest log next to nothing; a log
 //! in which something foreign is found is applied again, up to the first operation that names it.
 //!
-//! Recovery cannot look: leases, and who was granted which numbers, are the memory of a daemon that is gone. It takes what
-//! is there for what that daemon would have taken. To tell otherwise every grant would have to be made durable before it is
-//! used, which all honest sessions would pay for; and whoever can have the daemon end with a forged log undigested is of its own
-//! user, and could write to the store's files as well.
+//! Recovery cannot look: leases and granted numbers are the memory of a daemon that is gone. It takes each log as
+//! that daemon would have taken it. To do otherwise, every grant would have to be made durable before it is used,
+//! and all honest sessions would pay for that. A process that can make the daemon end with a forged log undigested
+//! is of the daemon's own user, and could write to the store's files as well.
 //!
 //! Asked while no fence can end and before a digest is published, this is never stricter than what the session knew: what
 //! it lost by a fence it held until its log was digested, and what it gave back lingers as long.
@@ -18,7 +18,7 @@ use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashSet;
 use std::ops::Range;
 
-/// What a log says becomes of an inode.
+/// An inode that a log changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedChange {
     /// Which.
@@ -28,16 +28,17 @@ pub struct LoggedChange {
 }
 
 impl Leases {
-    /// Whether nobody has said anything of the inode since its number was granted, to a session other than this one: it
-    /// may not have been made yet, and then nobody can have it but that session.
+    /// Whether no session but this one has said anything of the inode since its number was granted. It may not
+    /// have been made yet, and then only this session can have it.
     #[must_use]
     pub fn may_be_unborn(&self, inode: InodeNumber, session: SessionId) -> Option<SessionId> {
         let maker = self.maker_without_entry(inode)?;
         (maker != session && !self.entries.contains_key(&inode)).then_some(maker)
     }
 
-    /// Adds to `foreign` each of these inodes that the session's log may not say anything of (DESIGN §9): it may make those
-    /// whose numbers were granted to it, and change those it holds for writing, or did when it wrote what is not digested.
+    /// Adds to `foreign` each of these inodes that the session's log may not say anything of (DESIGN §9). It
+    /// may make those whose numbers were granted to it. It may change those it holds for writing, or held when
+    /// it wrote entries that are not digested.
     pub fn add_foreign(
         &self,
         session: SessionId,

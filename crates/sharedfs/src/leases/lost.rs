@@ -1,7 +1,7 @@
 //! Numbers granted to a session whose inodes are not its own any more: one bit each.
 //!
-//! What a session makes of its numbers is its own without an entry, until it gives it back or loses it. Who makes a million
-//! files for others to look at loses as many.
+//! An inode that a session makes with its numbers is its own without an entry, until it gives it back or loses it.
+//! A session that makes a million files for others to look at loses as many.
 
 use super::blocks::{NUMBERS, place};
 use cuesta_format::InodeNumber;
@@ -15,7 +15,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Whether the inode is lost to whom its number was granted.
+    /// Whether the session that was granted its number has lost the inode.
     pub(super) fn contains(&self, inode: InodeNumber) -> bool {
         let (block, bit) = place(inode);
         self.blocks.get(&block).is_some_and(|numbers| numbers & bit != 0)
@@ -27,7 +27,7 @@ impl Lost {
         *self.blocks.entry(block).or_default() |= bit;
     }
 
-    /// These numbers are nobody's any more.
+    /// No session has these numbers any more.
     pub(super) fn forget(&mut self, numbers: Range<u64>) {
         if numbers.is_empty() || self.blocks.is_empty() {
             return;

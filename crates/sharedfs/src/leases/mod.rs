@@ -1,4 +1,4 @@
-//! Leases: who may cache an inode, and who may change it (DESIGN §8).
+//! Leases: which session may cache an inode, and which may change it (DESIGN §8).
 //!
 //! A state machine without sockets, clocks or locks: the daemon feeds it requests and reports of what it has
 //! done, with the time, and it answers what must happen first.
@@ -10,15 +10,16 @@
 //! | writing | granted Write; born of the session's inode numbers | fence the writer |
 //! | lingering until P | given back while the log was not digested beyond P | digest the session up to P |
 //!
-//! A session's new inodes are not entered one by one: whatever lies in the inode numbers granted to it counts
-//! as written by it until it gave it back or lost it, which is a bit then ([`lost`]). Nor is what is granted ahead: a bit
-//! says so ([`blocks`]), until something happens to it. So files that somebody made and somebody else looked at, however
-//! many, take next to nothing.
+//! A session's new inodes are not entered one by one. Each inode whose number was granted to the session counts as
+//! written by it until it gives the inode back or loses it, which is a bit then ([`lost`]). Nor are leases entered
+//! that are granted ahead: a bit says so ([`blocks`]), until something happens to them. So files that one session
+//! made and another looked at take next to nothing, however many.
 //!
-//! Policy. Who asks to read what nobody else holds may write it, too, so that it need not ask again: right for what
-//! is private, and wrong for a directory that several programs only pass through, where each would fence the other
-//! for ever. So an inode that somebody was fenced for is *contended* for a while ([`contention`]): there everybody
-//! gets what it asks for and no more, and keeps it for a moment (`requests::holding`), so that busy sessions trade batches and not operations.
+//! Policy. A session that asks to read an inode no other session holds may write it, too, so that it need not ask
+//! again. That is right for what is private. It is wrong for a directory that several programs only pass through:
+//! each would fence the other for ever. So an inode that a session was fenced for is *contended* for a while
+//! ([`contention`]). There every session gets what it asks for and no more, and keeps it for a moment
+//! (`requests::granting`), so that busy sessions trade batches and not operations.
 //!
 //! A program that delivers mail changes two such directories in each operation. One fence moves both
 //! ([`Leases::goes_along`], [`Leases::grant_along`]): otherwise each session would hold one of them and wait for the other. The session

@@ -1,10 +1,10 @@
-//! What a request for a lease leads to.
+//! The result of a request for a lease.
 
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{LogPosition, SessionId};
 use std::time::Duration;
 
-/// What a request leads to.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The lease is granted, in this mode or a stronger one.

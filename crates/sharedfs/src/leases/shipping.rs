@@ -53,7 +53,7 @@ impl Shipping {
         Shipping { which, ..Shipping::default() }
     }
 
-    /// The file changed hands. Who had it did so many operations in its turn.
+    /// The file changed hands. Its holder did so many operations in its turn.
     pub(super) fn note_turn(&mut self, inode: InodeNumber, now: Duration, operations: u64) {
         if self.inodes.len() >= INODES_MAX {
             self.inodes.retain(|_, turns| now < turns.until.max(turns.since + WINDOW));

@@ -1,4 +1,5 @@
-//! The state machine: which session has which inode, and what a request leads to. The room's map says the rules.
+//! The state machine: which session has which inode, and the outcome of each request. The room's map says the
+//! rules.
 
 use super::blocks::Blocks;
 use super::contention::Contention;
@@ -27,8 +28,8 @@ const QUEUE_PAUSE: Duration = Duration::from_micros(150);
 /// The first session in the queue loses its place if it does not take the inode for so long: its thread may get no processor.
 const FIRST_IN_QUEUE_MAX: Duration = Duration::from_millis(10);
 
-/// A table that was large is made smaller when it holds next to nothing any more: what a session gave back that made
-/// files without a pause lingers by the hundred thousand, and for a moment.
+/// A table that was large is made smaller when it holds next to nothing any more. A session that makes files
+/// without a pause and gives them back lets them linger by the hundred thousand, but for a moment only.
 fn is_sparse(entries: usize, capacity: usize) -> bool {
     const KEPT: usize = 4096;
     capacity > KEPT && entries < capacity / 8
@@ -62,7 +63,7 @@ impl Leases {
         Leases { shipping: Shipping::new(which), ..self }
     }
 
-    /// Inode numbers granted to a session: what it creates there is its own.
+    /// Inode numbers granted to a session: inodes it creates with them are its own.
     pub fn grant_numbers(&mut self, session: SessionId, first: InodeNumber, count: u32) {
         let count = u64::from(count);
         // Whoever asks again before others do has one range, however often that is.
@@ -81,12 +82,12 @@ impl Leases {
         (inode.0 - first < range.count).then_some(range.session)
     }
 
-    /// Who writes an inode there is no entry for.
+    /// The session that writes an inode without an entry.
     pub(super) fn writer_without_entry(&self, inode: InodeNumber) -> Option<SessionId> {
         self.blocks.holder(inode).or_else(|| self.maker_without_entry(inode))
     }
 
-    /// Who may have made an inode there is no entry for, of a number of its own, and has it still.
+    /// The session that may have made an inode without an entry, with a number of its own, and has it still.
     pub(super) fn maker_without_entry(&self, inode: InodeNumber) -> Option<SessionId> {
         self.owner_of_number(inode).filter(|_| !self.lost.contains(inode))
     }
@@ -98,7 +99,7 @@ impl Leases {
             .unwrap_or_else(|| Lease { writer: self.writer_without_entry(inode), ..Lease::default() })
     }
 
-    /// Changes what `session` has of the inode, and nobody else.
+    /// Changes what `session` alone has of the inode.
     fn change<R>(
         &mut self,
         session: SessionId,
@@ -137,15 +138,16 @@ impl Leases {
         result
     }
 
-    /// An entry is gone: if it was for a number of somebody's own, that one does not get the inode back by this.
+    /// An entry is gone. If the inode's number was granted to a session, that session does not get the inode
+    /// back by this.
     fn note_lost(&mut self, inode: InodeNumber) {
         if self.maker_without_entry(inode).is_some() {
             self.lost.insert(inode);
         }
     }
 
-    /// A session asks for a lease at `now`. `mode` is what it needs; it gets Write where nobody else is interested,
-    /// so that it does not have to ask again.
+    /// A session asks for a lease at `now`. `mode` is the one it needs. It gets Write where no other session is
+    /// interested, so that it does not have to ask again.
     pub fn request(
         &mut self,
         session: SessionId,
@@ -231,9 +233,9 @@ impl Leases {
         self.contention.stop_waiting(session);
     }
 
-    /// Leases the session did not ask for, but will want, on `wanted`, near ones behind each other: as [`Leases::request`], only where
-    /// nothing has to happen first, nobody contends for changing the inode, and the session does not hold it already. Adds
-    /// to `granted` what it gets.
+    /// Leases the session did not ask for, but will want, on `wanted`, near ones behind each other. It is as
+    /// [`Leases::request`], but only where nothing has to happen first, no session contends for changing the
+    /// inode, and the session does not hold it already. Adds to `granted` the leases it gets.
     pub fn request_ahead(
         &mut self,
         session: SessionId,
@@ -277,8 +279,8 @@ impl Leases {
         last.is_some_and(|(start, range)| start.saturating_add(range.count) > first)
     }
 
-    /// A lease to read, along with whoever reads: only where nobody writes, or did so in a log that is not digested. Says
-    /// whether the session got it, which must not have held one.
+    /// A lease to read, beside the readers there are: only where no session writes, or did so in a log that is
+    /// not digested. The session must not hold one yet. Says whether it got the lease.
     pub fn join_readers(&mut self, session: SessionId, inode: InodeNumber) -> bool {
         let lease = self.lease(inode);
         if lease.writer.is_some() || !lease.lingering.is_empty() || lease.readers.contains(&session) {
@@ -296,7 +298,8 @@ impl Leases {
         lost.filter(|&inode| self.held(from, inode) == Some(LeaseMode::Write)).collect()
     }
 
-    /// Grants a session the contended directories that it lost and that nobody holds now: it will ask for them next. Answers which.
+    /// Grants a session the contended directories that it lost and that no session holds now: it will ask for
+    /// them next. Answers which.
     pub fn grant_along(&mut self, session: SessionId, now: Duration) -> Vec<InodeNumber> {
         let mut wanted: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
         wanted.retain(|&inode| {
@@ -321,7 +324,7 @@ impl Leases {
         self.contention.hold_until(inode, Duration::ZERO);
     }
 
-    /// Whether the inode was taken from somebody not long ago.
+    /// Whether the inode was taken from a session not long ago.
     #[must_use]
     pub fn is_contended(&self, inode: InodeNumber, now: Duration) -> bool {
         self.contention.is_remembered(inode, now)
@@ -383,8 +386,8 @@ impl Leases {
         self.contention.is_directory(inode)
     }
 
-    /// The session was fenced, and its log digested to the end: all its leases are gone, but for those on what it made of
-    /// its own numbers and nobody asked for.
+    /// The session was fenced, and its log digested to the end. All its leases are gone, but for those on
+    /// inodes it made with its own numbers, if no other session asked for them.
     pub fn revoke_all(&mut self, session: SessionId) {
         self.blocks.end_session(session);
         for inode in self.of_session.remove(&session).unwrap_or_default() {
@@ -434,7 +437,7 @@ impl Leases {
         writer.chain(lease.readers.iter().map(|&session| (session, LeaseMode::Read))).collect()
     }
 
-    /// Everybody who holds the inode, or whose log may still change it.
+    /// Every session that holds the inode, or whose log may still change it.
     pub fn involved(&self, inode: InodeNumber) -> impl Iterator<Item = SessionId> {
         let Lease { writer, readers, lingering } = self.lease(inode);
         let lingering = lingering.into_iter().map(|(session, _)| session);

@@ -54,7 +54,7 @@ fn who_joins_the_readers_takes_nothing_from_anybody() {
     assert_eq!(leases.holders(X), []);
 }
 
-/// Two directories that two sessions change: whoever gets the one gets the other with it.
+/// Two directories that two sessions change: the session that gets the one gets the other with it.
 #[test]
 fn what_two_sessions_change_goes_from_hand_to_hand_together() {
     const Y: InodeNumber = InodeNumber(11);
@@ -76,7 +76,7 @@ fn what_two_sessions_change_goes_from_hand_to_hand_together() {
     assert_eq!(leases.grant_along(A, then), [X]);
     assert_eq!(leases.held(A, X), Some(WRITE));
     assert!(matches!(leases.request(B, X, WRITE, then), Outcome::Hold(_)));
-    // What it never asks for stays away from it in the end.
+    // An inode that it never asks for stays away from it in the end.
     let comes_back = |leases: &mut Leases| {
         leases.revoke_unasked(A, X, then);
         !leases.grant_along(A, then).is_empty()
@@ -98,7 +98,7 @@ fn who_has_waited_longest_comes_next() {
     assert_eq!(leases.request(A, X, WRITE, later(10)), Outcome::Hold(Duration::from_micros(990)));
     assert_eq!(leases.request(C, X, WRITE, later(20)), Outcome::Hold(Duration::from_micros(980)));
     assert!(matches!(leases.request(C, X, WRITE, later(1001)), Outcome::Queue(_)));
-    // Who has been passed over for long enough is not waited for; nor is who has given up.
+    // A session that has been passed over for long enough is not waited for; nor is one that has given up.
     assert_eq!(leases.request(C, X, WRITE, later(50_000)), Outcome::Fence(vec![B]));
     assert_eq!(leases.request(A, X, WRITE, later(1002)), Outcome::Fence(vec![B]));
     leases.stop_waiting(A);

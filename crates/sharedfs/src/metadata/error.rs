@@ -1,4 +1,4 @@
-//! What goes wrong in the metadata store.
+//! Errors of the metadata store.
 
 use crate::metadata::journal::JournalFlaw;
 use cuesta_format::InodeNumber;
@@ -26,7 +26,7 @@ pub enum MetadataError {
     Misplaced {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// How it differs.
         why: Misplaced,
     },
     /// It was written by another version.
@@ -37,10 +37,10 @@ pub enum MetadataError {
         /// The version this build reads.
         expected: u64,
     },
-    /// What it holds makes no sense.
+    /// Its content makes no sense.
     #[error("the metadata store is damaged: {0} (cuesta fsck --repair goes on with what can be read of it)")]
     Damaged(String),
-    /// What was committed last cannot be read.
+    /// The last commits cannot be read.
     #[error(
         "the journal of the metadata store is damaged: {0} (cuesta fsck --repair drops it from there on)"
     )]
@@ -54,7 +54,7 @@ pub enum MetadataError {
     /// The medium is full. Nothing of the transaction was committed, and the next one finds the store as it was before.
     #[error("no room for the metadata store to grow")]
     NoSpace,
-    /// An earlier write failed; what was committed is safe, and the store must be opened again.
+    /// An earlier write failed. Every commit is safe, and the store must be opened again.
     #[error("the metadata store refuses to go on after a failed write")]
     Failed,
     /// Whoever opened the store has left it: it is the next one's. Nothing was changed.

@@ -1,11 +1,11 @@
 //! Why a metadata store takes no writes any more.
 
-/// Why nothing is written any more. What was committed can be read, but for what is damaged.
+/// The reason for refusing writes. Everything committed can be read, but for damaged pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnly {
-    /// A transaction met damage, and nobody knows what is left of it in memory.
+    /// A transaction met damage, and what is left of it in memory is unknown.
     Damage,
-    /// A write failed, and nobody knows what of it is on the medium.
+    /// A write failed, and how much of it is on the medium is unknown.
     Failure,
 }
 

@@ -32,20 +32,20 @@ pub(crate) struct Shared {
     pub(super) is_left: AtomicBool,
     /// The store was opened anew, and the journal was not as it was any more.
     pub(super) flaw: OnceLock<JournalFlaw>,
-    /// What the last transaction left to the next.
+    /// Memory that the last transaction left to the next.
     spare: Mutex<Spare>,
     /// The medium that is played where it lies.
     pub(super) emulated: OnceLock<Arc<Emulated>>,
-    /// Who is told of what transactions change.
+    /// The cache that is told what transactions change.
     pub(crate) watch: OnceLock<Arc<dyn Watch>>,
 }
 
-/// What is committed, and where.
+/// The last commit, and where it lies.
 pub(super) struct Current {
     pub(super) opened: Arc<Opened>,
-    /// The tree as it was last written, once somebody has read it.
+    /// The tree as it was last written, once it was read.
     pub(super) tree: Option<Arc<TreeAt>>,
-    /// What the journal holds.
+    /// The journal's changes.
     overlay: Arc<Overlay>,
     pub(super) journal: Place,
 }
@@ -62,8 +62,8 @@ impl Shared {
         Ok(Shared { files, cache_bytes, current, in_doubt, is_left, flaw, spare, emulated, watch })
     }
 
-    /// What is committed now. After a transaction that found the medium full, which redb does not go on from, that is in
-    /// the store opened anew.
+    /// A snapshot of the last commit. After a transaction that found the medium full, redb does not go on: the
+    /// store is opened anew for it.
     pub(super) fn read(&self) -> Result<Snapshot, MetadataError> {
         let current = self.current.read();
         self.check_kept()?;
@@ -83,7 +83,8 @@ impl Shared {
                 if let Some(emulated) = self.emulated.get() {
                     current.opened.file.emulate(emulated);
                 }
-                // What it held is known: it is read on, and nothing is written any more, which would lose it.
+                // What it held is known and read on. Nothing is written any more, because that would
+                // lose it.
                 if let Some(loss) = current.read_journal(Flawed::Leave)? {
                     let _ = self.flaw.set(loss.flaw);
                 }
@@ -97,8 +98,8 @@ impl Shared {
         })
     }
 
-    /// Whether the commit that began a journal was done, though it ended with an error: whoever is told that there was no room
-    /// does it again. The store is opened anew for it.
+    /// Whether the commit that began a journal was done, though it ended with an error. A caller that is told
+    /// that there was no room commits again. The store is opened anew for it.
     fn is_in_tree(&self, begun: JournalGeneration) -> Result<bool, MetadataError> {
         let found = self.read().and_then(|snapshot| snapshot.counter(JOURNAL_COUNTER));
         let found = found.inspect_err(|_| self.in_doubt.store(true, Ordering::Relaxed))?;
@@ -124,13 +125,13 @@ impl Shared {
         (Arc::clone(&current.opened), current.journal)
     }
 
-    /// Writes what the journal holds to the tree, by who writes.
+    /// Writes the journal's changes to the tree, for the transaction that writes.
     pub(crate) fn write_out_all(&self, _writing: &Writing, base: Snapshot) -> Result<(), MetadataError> {
         let (opened, journal) = self.place();
         self.write_out(&opened, journal, base, &Redo::default(), &NewNames::NONE)
     }
 
-    /// Commits changes, by who writes, unless one of the names that are to be new exists.
+    /// Commits changes of the transaction that writes, unless one of the names that are to be new exists.
     pub(crate) fn commit(
         &self,
         _writing: &Writing,
@@ -247,19 +248,20 @@ fn write_tree(
 /// What to do with a journal that has a flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flawed {
-    /// What comes before the flaw is what there is.
+    /// Take what comes before the flaw.
     Take,
-    /// What was known stays.
+    /// Leave the changes that were known before.
     Leave,
 }
 
 impl Current {
-    /// What the tree's file may grow by when it takes what the journal holds.
+    /// Bytes that the tree's file may grow by when it takes the journal's changes.
     pub(super) fn set_aside_bytes(&self) -> u64 {
         journal::growth_bytes(self.overlay.keys())
     }
 
-    /// Finds what the journal holds, if it comes behind the tree; where that has a flaw, what comes before it is taken or left.
+    /// Reads the journal's changes, if it comes behind the tree. Where it has a flaw, the records before the
+    /// flaw are taken or left.
     pub(super) fn read_journal(&mut self, flawed: Flawed) -> Result<Option<JournalLoss>, MetadataError> {
         let tree = self.opened.read_tree()?;
         let generation = Snapshot::new(tree, Arc::default()).counter(JOURNAL_COUNTER)?;

@@ -22,8 +22,8 @@ const FORMAT_VERSION: u64 = 7;
 
 const FORMAT_COUNTER: &str = "format";
 
-/// Pages of the tree kept in memory of our own, unless somebody says how many. More than this bought nothing in the
-/// measurement.
+/// Pages of the tree kept in memory of our own, unless the configuration says how many. More than this bought
+/// nothing in the measurement.
 pub const CACHE_BYTES: u64 = 64 << 20;
 
 /// The metadata store. One writer, any number of readers beside it.
@@ -116,7 +116,7 @@ impl MetadataStore {
         self.file().emulate(emulated);
     }
 
-    /// Begins a transaction of the tree itself, past the journal: by who makes a store.
+    /// Begins a transaction of the tree itself, past the journal: only for making a store.
     pub(crate) fn begin_tree(&self) -> Result<Tree, MetadataError> {
         self.shared.current.read().opened.begin_tree()
     }
@@ -125,7 +125,7 @@ impl MetadataStore {
         Arc::clone(&self.shared.current.read().opened.file)
     }
 
-    /// What is committed now.
+    /// A snapshot of the last commit.
     pub fn read(&self) -> Result<Snapshot, MetadataError> {
         self.shared.read()
     }
@@ -145,15 +145,16 @@ impl MetadataStore {
         self.read_only.get().copied()
     }
 
-    /// Closes the store for good, behind the transaction that there may be: it is the next one's, whoever still holds this.
-    /// redb writes its last here, and not when the last reader lets go.
+    /// Closes the store for good, behind the transaction that there may be. It is the next daemon's from now
+    /// on, whichever readers of this one are left. redb writes its last here, and not when the last reader lets
+    /// go.
     pub fn leave(&self) {
         let _writing = self.writer.lock();
         let mut current = self.shared.current.write();
-        // First: who comes across the rest of it finds out why.
+        // First: a reader that comes across the rest of it finds out why.
         self.shared.is_left.store(true, Ordering::Release);
         current.tree = None;
-        // Who writes has it, too, and nobody does.
+        // Only a transaction would hold it, too, and there is none.
         if let Some(opened) = Arc::get_mut(&mut current.opened) {
             opened.close();
         }
@@ -186,8 +187,8 @@ impl MetadataStore {
         current.opened.file.slack_bytes().saturating_sub(current.set_aside_bytes())
     }
 
-    /// Asks the medium for room now, so that the store can grow by `bytes` without asking then. Where it has none, what is set
-    /// aside for the journal's changes is made use of. By who has no transaction.
+    /// Asks the medium for room now, so that the store can grow by `bytes` without asking then. Where it has
+    /// none, the room set aside for the journal's changes is used. The caller has no transaction.
     pub fn ensure_slack(&self, bytes: u64) -> Result<(), MetadataError> {
         if self.make_slack(bytes).is_ok() {
             return Ok(());
@@ -245,7 +246,7 @@ impl MetadataStore {
         stamped.map_err(|error| MetadataError::Damaged(error.to_string()))
     }
 
-    /// What was wrong with one copy of it and came from the other, since it was opened.
+    /// Flaws of one copy that were mended from the other, since the store was opened.
     pub fn flaws(&self) -> Vec<String> {
         self.file().copies().flaws()
     }

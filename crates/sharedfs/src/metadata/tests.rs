@@ -125,7 +125,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the store should hold: each block of each file on its own.
+/// The content that the store should hold: each block of each file on its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     inodes: BTreeMap<u64, u32>,
@@ -270,7 +270,7 @@ fn make(transaction: &mut Transaction, model: &mut Model, change: &Change, next_
     }
 }
 
-/// What a transaction and a snapshot both answer, asked in the same words.
+/// Questions that a transaction and a snapshot both answer, asked in the same words.
 macro_rules! assert_holds {
     ($view:expr, $model:expr) => {{
         let (view, model): (_, &Model) = ($view, $model);

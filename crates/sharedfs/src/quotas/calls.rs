@@ -11,7 +11,7 @@ use cuesta_format::{InodeNumber, SessionId};
 use cuesta_media::clock;
 
 impl SharedFs {
-    /// Room for somebody to own more, for this session to use up.
+    /// Room for a payer to own more, for this session to use up.
     pub(crate) fn room_of(
         &self,
         session: SessionId,
@@ -46,7 +46,7 @@ impl SharedFs {
         needed: Amounts,
         beyond: Beyond,
     ) -> Result<Option<Amounts>, MetadataError> {
-        // Held over both: what another session is given must not come between.
+        // Held over both: no other session may be given room in between.
         let mut quotas = self.quotas.lock();
         let snapshot = self.metadata.read()?;
         // Directories go, and their limits with them.
@@ -65,13 +65,13 @@ impl SharedFs {
         Ok(room)
     }
 
-    /// Makes durable since when soft limits are exceeded, as it is known by now. On a full medium that is done when they are next
-    /// looked at: nobody is refused what there is room for because of it. By who has no lock.
+    /// Makes durable since when soft limits are exceeded, as it is known by now. On a full medium that is done
+    /// when they are next looked at: no session is refused room because of it. The caller holds no lock.
     fn keep_over_since(&self, changed: &[Payer]) -> Result<(), MetadataError> {
         let mut transaction = self.metadata.begin()?;
         let mut keeping = Vec::with_capacity(changed.len());
         {
-            // Behind whoever changed it before: what is committed last is what was known last.
+            // Behind every earlier change: the last commit has the last state.
             let quotas = self.quotas.lock();
             keeping.extend(changed.iter().filter_map(|&payer| Some((payer, quotas.unkept_since(payer)?))));
         }
@@ -89,7 +89,7 @@ impl SharedFs {
         Ok(())
     }
 
-    /// What somebody owns. The quotas are locked.
+    /// The amounts a payer owns. The quotas are locked.
     fn used(&self, snapshot: &Snapshot, payer: Payer) -> Result<Amounts, MetadataError> {
         let beyond = self.mapped.beyond_of(snapshot, |other| *other == payer)?.remove(&payer).unwrap_or(0);
         Ok(snapshot.usage(payer)?.plus(Amounts { blocks: beyond, inodes: 0 }))
@@ -119,7 +119,7 @@ impl SharedFs {
         let limits = quotas.limits().clone();
         drop(quotas);
         if !changed.is_empty() {
-            // Who looks is told, whether or not it can be kept: it is seen again.
+            // The client is told, whether or not it can be kept: the next look sees it again.
             match self.keep_over_since(&changed) {
                 Err(_) if self.metadata.is_read_only() => {}
                 kept => kept?,
@@ -139,7 +139,7 @@ impl SharedFs {
         Ok(Response::Quotas(listed))
     }
 
-    /// Sets what somebody may own at most. From then on every session asks before it goes on.
+    /// Sets a payer's limits. From then on every session asks before it goes on.
     pub(crate) fn set_quota(&self, of: &Limited, limits: Option<Limits>) -> Result<Response, Trouble> {
         let payer = match of {
             Limited::User(uid) => Payer::User(*uid),
@@ -163,7 +163,7 @@ impl SharedFs {
         {
             return Err(Trouble::Refused(Refusal::NotFound));
         }
-        // Who was over a soft limit before is so since then.
+        // A payer that was over a soft limit before stays so since then.
         let known = transaction.base().limits_of(payer)?.unwrap_or_default();
         let over_since = unkept_since.unwrap_or(known.over_since);
         let limits = limits.filter(|limits| !limits.are_none());
@@ -171,7 +171,8 @@ impl SharedFs {
         transaction.put_limits(payer, allowance);
         transaction.commit()?;
         self.quotas_changed(payer, allowance);
-        // What logs hold was charged to nobody: it is counted now. On a full medium it is counted as soon as it can be.
+        // Entries in logs were charged to no payer with limits: they are counted now. On a full medium they
+        // are counted as soon as they can be.
         match self.list_quotas() {
             Err(Error::NoSpace) => {}
             seen => drop(seen?),
@@ -199,8 +200,9 @@ impl SharedFs {
         };
         // A soft limit is what there is, as it is to programs on XFS.
         let Some(limits) = limits.map(|allowance| allowance.limits.lasting()) else { return self.totals() };
-        // Who asks is told all it did itself; who asks again and again, of others what was digested a moment ago. On a full
-        // medium, or where nothing is written any more, it is told as far as it is known.
+        // The caller is told of all its own operations. A caller that asks again and again is told of other
+        // sessions as of the last digest. On a full medium, or where nothing is written any more, it is told
+        // as far as it is known.
         let own = self.digest_completed(session);
         match own.and_then(|()| self.looking.unless_just_done(|| self.digest_everything())) {
             Err(Error::NoSpace) => {}

@@ -1,15 +1,17 @@
-//! How much users, groups and directories may own: who has limits, and which sessions were given how much of what is left.
+//! How much users, groups and directories (*payers*) may own: their limits, and how much of the rest sessions were
+//! given.
 //!
-//! What each of them owns is counted in the metadata store, in the transaction of each digest, so exactly; but a write is
-//! acknowledged before that. So a session asks for *room* of whom it charges before it does something they will own more
-//! by, and goes on without asking while that lasts. The room it has is what it was given last: with the next question
-//! everything it did is digested, and so counted, and what it had before is void. A fence voids it, too, on both sides.
+//! The metadata store counts what each payer owns, in the transaction of each digest, so exactly. But a write is
+//! acknowledged before that. So a session asks for *room* of a payer before it does something by which the payer
+//! will own more. It goes on without asking while the room lasts. Its room is what it was given last: with the next
+//! question everything it did is digested, and so counted, and its earlier room is void. A fence voids it, too, on
+//! both sides.
 //!
-//! | | of whoever has limits |
+//! | | of a payer with limits |
 //! |---|---|
 //! | limit | at least what is counted, with what sessions have room for |
 //! | a session asks | gets what it needs, and a part of what is left then, the less there is the less |
-//! | who is over a soft limit | gets what is needed and no more, as long as the grace lasts: the next question is judged anew |
+//! | the payer is over a soft limit | a session gets what it needs and no more, as long as the grace lasts: the next question is judged anew |
 //! | there is not enough | what all sessions did is digested; then the others lose the room they have; then the answer is no |
 
 use crate::metadata::{MetadataError, Snapshot};
@@ -34,14 +36,14 @@ pub(crate) struct Quotas {
     changes: u64,
 }
 
-/// Whether somebody who is within a soft limit may exceed it now: not while others may have room they do not need.
+/// Whether a payer within a soft limit may exceed it now: not while other sessions may have room they do not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beyond {
     NotYet,
     From(Timestamp),
 }
 
-/// One thing that somebody owns, and may own; 0: no limit.
+/// One thing that a payer owns, and may own; 0: no limit.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
     taken: u64,
@@ -62,7 +64,8 @@ impl Measure {
         Some(if since.0 > now.0 { now } else { since })
     }
 
-    /// How much may be had at once of it by who needs so much, and since when the soft limit is exceeded then.
+    /// How much of it a session that needs so much may have at once, and since when the soft limit is exceeded
+    /// then.
     fn room(
         &self,
         needed: u64,
@@ -120,8 +123,8 @@ impl Quotas {
         &self.limits
     }
 
-    /// What the metadata store has by now: directories go, and their limits with them. Since when somebody is over a soft
-    /// limit is known here first.
+    /// Takes the metadata store's limits: directories go, and their limits with them. Since when a payer is
+    /// over a soft limit is known here first.
     pub(crate) fn reread(&mut self, snapshot: &Snapshot) -> Result<(), MetadataError> {
         let known = std::mem::replace(&mut self.limits, snapshot.limits()?);
         let limits = &mut self.limits;
@@ -135,8 +138,8 @@ impl Quotas {
         Ok(())
     }
 
-    /// Whether there is something of somebody's limits, which were as `before`, that the metadata store is to keep; until it
-    /// does, it is not taken from there.
+    /// Whether the metadata store has to keep something of a payer's limits, which were as `before`. Until it
+    /// does, they are not taken from there.
     pub(crate) fn is_to_keep(&mut self, payer: Payer, before: Option<Allowance>) -> bool {
         let allowance = self.limits.get(&payer).copied();
         if allowance.is_some() && allowance != before {
@@ -145,20 +148,20 @@ impl Quotas {
         self.unkept.contains(&payer)
     }
 
-    /// The metadata store has this of somebody now, which may be otherwise again.
+    /// The metadata store has this of a payer now. It may have changed again meanwhile.
     pub(crate) fn note_kept(&mut self, payer: Payer, kept: OverSince) {
         if self.limits.get(&payer).is_none_or(|allowance| allowance.over_since == kept) {
             self.unkept.remove(&payer);
         }
     }
 
-    /// Since when somebody is over soft limits, if the metadata store does not know it.
+    /// Since when a payer is over soft limits, if the metadata store does not know it.
     pub(crate) fn unkept_since(&self, payer: Payer) -> Option<OverSince> {
         let known = self.limits.get(&payer).filter(|_| self.unkept.contains(&payer));
         known.map(|allowance| allowance.over_since)
     }
 
-    /// Sets somebody's limits. Who was over a soft limit before is so since then.
+    /// Sets a payer's limits. A payer that was over a soft limit before stays so since then.
     pub(crate) fn set(&mut self, payer: Payer, allowance: Option<Allowance>) {
         let unkept = self.unkept_since(payer);
         match allowance {
@@ -197,9 +200,9 @@ impl Quotas {
         Some(room)
     }
 
-    /// Everything is digested, and somebody owns so much: without having asked, if they pass limits, or had it before those
-    /// were set. Who was given room beyond a soft limit is over it, but has not begun to be by that alone; nor is who gave that
-    /// back.
+    /// Everything is digested, and the payer owns so much. It passes limits without a question of a session, or
+    /// owned it before they were set. Room that was given beyond a soft limit puts the payer over it, but that
+    /// alone does not begin the grace; nor does room that was given back.
     pub(crate) fn see(&mut self, payer: Payer, used: Amounts, now: Timestamp) {
         let given = self.given.iter().filter(|((_, of), _)| *of == payer);
         let taken = given.fold(used, |taken, (_, &given)| taken.plus(given));
@@ -222,7 +225,7 @@ impl Quotas {
         others.map(|(other, _)| *other).collect()
     }
 
-    /// The session was fenced, or has ended: what it did is counted, and it has no room any more.
+    /// The session was fenced, or has ended: its operations are counted, and it has no room any more.
     pub(crate) fn forget(&mut self, session: SessionId) {
         self.given.retain(|(of, _), _| *of != session);
     }

@@ -1,9 +1,10 @@
 //! Directories that quotas are of: how everything below one comes to count for it, and ceases to.
 //!
-//! Each inode's record says which directory's quota it counts for ([`InodeRecord::tree`]), so that a digest needs no path to
-//! know whom to charge. What is made has that of its directory, and names do not cross from one to another; so it is only
-//! when a quota is set on a directory or taken from it that it changes for what is there. That is one transaction, however
-//! much it is, and nobody works meanwhile: every session is fenced, and what anybody had cached is void.
+//! Each inode's record says which directory's quota it counts for ([`InodeRecord::tree`]), so that a digest needs
+//! no path to find the payer. A new inode takes that of its directory, and names do not cross from one such
+//! directory to another. So it changes for existing inodes only when a quota is set on a directory or taken from
+//! it. That is one transaction, however many inodes there are. No session works meanwhile: every session is fenced,
+//! and all cached leases are void.
 //!
 //! | | what counts for directory D from then on |
 //! |---|---|
@@ -21,7 +22,7 @@ use cuesta_format::quota::{Allowance, Limits, Payer};
 use cuesta_format::wire::Refusal;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 
-/// What a record that is written anew takes in the metadata store, generously.
+/// Bytes that a rewritten record takes in the metadata store, generously.
 const RECORD_BYTES: u64 = 256;
 
 impl SharedFs {
@@ -59,7 +60,7 @@ impl SharedFs {
     }
 }
 
-/// What lies in the directory, and counts for what it does, counts for it.
+/// Inodes in the directory that count for the same payer as the directory count for it from now on.
 fn mark(transaction: &mut Transaction, directory: &InodeRecord) -> Result<(), Error> {
     let (before, tree) = (directory.tree, directory.inode);
     if before == tree {

@@ -11,11 +11,11 @@
 //!
 //! Ahead of them are made as many for each node that has sessions as its share is; while there are none, for each node a program
 //! can run on.
-//!
 //! Content is placed when a log is digested, into free blocks of the node its process is on, else into any
-//! ([`crate::tiers::blocks::Allocator`]). The arenas' next step of memory is made on the node that lacks most of its share of
-//! what is to be ready ([`lacking_memory`]). A node that gave none is asked again later, each time after twice as long, so that what lies
-//! elsewhere is not made without end; and where there is too little in all, it is made wherever it comes from.
+//! ([`crate::tiers::Allocator`]). The arenas' next step of memory is made on the node that lacks most of its share
+//! of the blocks to be ready ([`lacking_memory`]). A node that gave none is asked again later, each time after
+//! twice as long, so that memory elsewhere is not made without end. Where there is too little in all, it is made
+//! wherever it comes from.
 
 use crate::tiers::memory::StepNodes;
 use cuesta_format::SegmentId;
@@ -23,7 +23,7 @@ use cuesta_media::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// Segments nobody owns, by the node they lie on.
+/// Segments without an owner, by the node they lie on.
 #[derive(Debug, Default)]
 pub struct SpareSegments {
     on: BTreeMap<Option<Node>, BTreeSet<SegmentId>>,
@@ -63,9 +63,9 @@ impl SpareSegments {
         self.on.values_mut().max_by_key(|there| there.len())?.pop_first()
     }
 
-    /// Where one is to be made, if `ready` are to be ready in all and sessions are on the nodes `in_use`; on a machine with one
-    /// node there is none such. There are never more than `kept` by that: what is made need not lie where it was wanted, nor need
-    /// anybody know where it lies.
+    /// Where one is to be made, if `ready` are to be ready in all and sessions are on the nodes `in_use`. On a
+    /// machine with one node there is none such. There are never more than `kept` by that: a new segment need
+    /// not lie where it was wanted, and its node may be unknown.
     #[must_use]
     pub fn lacking(&self, in_use: &BTreeSet<Node>, ready: usize, kept: usize) -> Option<Option<Node>> {
         if in_use.is_empty() {
@@ -79,9 +79,10 @@ impl SpareSegments {
     }
 }
 
-/// Where arenas are to have more memory, if `ready` free blocks are to be ready in all and sessions are on the nodes `in_use`; on a
-/// machine with one node there is none such. `lacks`: there are fewer in all; `can_be_made`: not all of the tier has its memory.
-/// To be asked when something was taken: nobody is told when a node may be asked again.
+/// Where arenas are to have more memory, if `ready` free blocks are to be ready in all and sessions are on the
+/// nodes `in_use`. On a machine with one node there is none such. `lacks`: there are fewer in all; `can_be_made`:
+/// not all of the tier has its memory. The caller asks when blocks were taken, because no event says when a node
+/// may be asked again.
 #[must_use]
 pub fn lacking_memory(
     in_use: &BTreeSet<Node>,
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!([true, false].map(|lacks| lacking(&[0, 1], &steps, lacks)), [Some(Some(0)); 2]);
         assert_eq!(lacking(&[0, 1, 2], &steps, false), Some(Some(2)));
         assert_eq!(lacking(&[1], &steps, false), Some(Some(1)));
-        // What is free elsewhere is of no use here, unless no more can be had.
+        // Free blocks elsewhere are of no use here, unless no more can be had.
         assert_eq!(lacking_memory(&nodes(&[0, 1]), &steps, 1000, false, false, now), None);
         steps.note_growth(Some(Node(0)), Some(Node(1)), now);
         assert_eq!(lacking(&[0, 1], &steps, false), None);

@@ -17,7 +17,7 @@ impl SharedFs {
 
     /// As [`SharedFs::room`], with so many blocks taken beyond the arenas.
     pub(crate) fn room_in(&self, space: &Space, beyond: u64) -> u64 {
-        // What is not made yet they take first.
+        // They take first the memory that is not made yet.
         let taken = beyond.saturating_sub(self.unmade(space));
         space.credits.available(space.allocator.free_blocks().saturating_sub(taken))
     }

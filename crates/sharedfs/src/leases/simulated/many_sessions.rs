@@ -8,7 +8,7 @@ const SESSIONS: usize = 12;
 const INODES: usize = 3;
 const STEPS: usize = 6_000;
 const SEEDS: u64 = 8;
-/// So many steps lie between two ends of somebody, between two daemons, and between two times that all come to rest.
+/// So many steps lie between two kills, between two daemons, and between two times that all come to rest.
 const STEPS_A_KILL: usize = 150;
 const STEPS_A_CRASH: usize = 400;
 const STEPS_A_REST: usize = 500;
@@ -36,7 +36,7 @@ fn run(seed: u64, mistake: Option<Mistake>) -> Result<(), Wrong> {
         };
         if world.is_possible(next) {
             world.make(next).map_err(at)?;
-            // Who is killed is followed by another, once nobody looks through the logs.
+            // A session that is killed is followed by another, once no daemon looks through the logs.
             if matches!(next, Step::End(_)) {
                 world.attach();
             }

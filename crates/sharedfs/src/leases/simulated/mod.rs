@@ -1,5 +1,5 @@
-//! The table of leases with the rules of the daemon and of sessions around it, in small: who asks, who is fenced, what
-//! is digested when, who dies, and what the next daemon does. One step at a time, so that every order can be had.
+//! The table of leases with the rules of the daemon and of sessions around it, in small: sessions ask, are fenced,
+//! die; logs are digested; the next daemon recovers. One step at a time, so that every order can be had.
 //!
 //! An inode's content is the number of the last write to it. Sessions cache it under a lease, and their logs hold what
 //! was not digested. The rules are those of `requests::granting`, `ending` and `recovery`, and of LibFS's `client`,
@@ -24,10 +24,10 @@ use std::time::Duration;
 
 const HOLD: Duration = Duration::from_millis(1);
 
-/// What a daemon or a session may do wrong.
+/// A mistake that a daemon or a session may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
-    /// A fence voids the log of who is fenced without digesting it.
+    /// A fence voids the fenced session's log without digesting it.
     FenceWithoutDigest,
     /// A fence takes the lease without a new generation: its holder does not notice.
     FenceUnnoticed,
@@ -41,7 +41,7 @@ enum Mistake {
     NoSecondLook,
 }
 
-/// What a session does, to an inode by its place.
+/// An operation of a session, on an inode by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operation {
     Read(usize),
@@ -115,7 +115,7 @@ struct Session {
     /// The log: where the digest ended, and what lies behind.
     digested: u64,
     log: Vec<(usize, u64)>,
-    // What the session itself knows.
+    // The session's own knowledge.
     knows_generation: u64,
     knows_log_generation: u64,
     knows_daemon: u64,
@@ -123,7 +123,7 @@ struct Session {
     operation: Option<(Operation, Phase)>,
 }
 
-/// What is wrong.
+/// The rule that does not hold.
 type Wrong = String;
 /// The whole.
 #[derive(Clone)]
@@ -134,10 +134,10 @@ struct World {
     leases: Leases,
     now: Duration,
     daemon: u64,
-    /// Logs the daemon has recovered; until all are, it answers nobody.
+    /// Logs the daemon has recovered. Until all are, it answers no session.
     recovered: usize,
     sessions: Vec<Session>,
-    /// What was digested of each inode.
+    /// The digested write of each inode.
     stored: Vec<u64>,
     /// The last write to each that took effect.
     truth: Vec<u64>,
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// What goes on without anybody beginning anything and without fate.
+    /// Steps that go on without a new operation and without fate.
     fn going_on(&self) -> Vec<Step> {
         let of = |session| {
             [
@@ -280,7 +280,7 @@ impl World {
             Step::Kill(session) => {
                 let it = &mut self.sessions[session];
                 it.is_alive = false;
-                // What the daemon does for it, it does to the end.
+                // The daemon finishes each step that it does for the session.
                 it.operation.take_if(|(_, phase)| !phase.is_the_daemons());
             }
             Step::Crash => self.crash(),
@@ -572,8 +572,8 @@ impl World {
         Ok(())
     }
 
-    /// Everybody comes to an end, if nobody begins anything more, fate is kind, and what takes no time happens before time
-    /// passes: whoever holds a lease has its moment.
+    /// Every session comes to an end, if none begins anything more, fate is kind, and steps that take no time
+    /// happen before time passes: a session that holds a lease has its moment.
     fn come_to_an_end(mut self) -> Result<(), Wrong> {
         let steps_max = 60 * self.sessions.len() * (1 + self.sessions.len());
         for turn in 0..steps_max {

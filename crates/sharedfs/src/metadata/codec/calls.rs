@@ -22,7 +22,7 @@ pub(crate) struct Layout {
     process: U32,
 }
 
-/// What a transaction changes in the table, by key.
+/// The changes of a transaction to the table, by key.
 pub(crate) type CallChanges = BTreeMap<Vec<u8>, Option<CallRecord>>;
 
 pub(crate) fn key(slot: CallSlot) -> [u8; KEY_BYTES] {

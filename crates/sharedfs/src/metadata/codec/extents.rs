@@ -1,4 +1,4 @@
-//! Arithmetic on a file's extents: what a write of a range leaves, and what it frees.
+//! Arithmetic on a file's extents: a write of a range leaves some, and frees some.
 
 use cuesta_format::Extent;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(crate) fn close_together(
 pub(crate) struct Spliced {
     /// The extents afterwards, in order, neighbours joined.
     pub(crate) kept: Vec<Extent>,
-    /// What the range held before.
+    /// The extents that the range held before.
     pub(crate) freed: Vec<Extent>,
 }
 

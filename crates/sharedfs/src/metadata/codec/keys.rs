@@ -24,9 +24,9 @@ pub(crate) enum Table {
     Sessions,
     /// Inode without a name ++ session that holds it open → nothing.
     Orphans,
-    /// Who is charged → what they own.
+    /// Payer → the amounts it owns.
     Usage,
-    /// Who is charged → what they may own at most; 0: no limit.
+    /// Payer → its limits; 0: no limit.
     Limits,
     /// Arena → bitmap of its blocks that the medium does not take.
     Bad,
@@ -117,14 +117,14 @@ pub(crate) fn pair_in(key: &[u8]) -> Result<(u64, u64), MetadataError> {
     Ok((number_in(first)?, number_in(second)?))
 }
 
-/// The key of what belongs to somebody who is charged ([`cuesta_format::quota::Payer::key`]).
+/// The key of a payer ([`cuesta_format::quota::Payer::key`]).
 pub(crate) fn payer_key((kind, number): (u8, u64)) -> [u8; 9] {
     let mut key = [kind; 9];
     key[1..].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// Who that is.
+/// The payer of a key.
 pub(crate) fn payer_in(key: &[u8]) -> Result<(u8, u64), MetadataError> {
     let (kind, number) = key.split_first().ok_or_else(|| MetadataError::Damaged("a key is empty".into()))?;
     Ok((*kind, number_in(number)?))
@@ -143,7 +143,7 @@ pub(crate) fn name_key_into(owner: InodeNumber, name: &[u8], key: &mut Vec<u8>) 
     key.extend_from_slice(name);
 }
 
-/// Whose key that is, and the name.
+/// The owner of a key, and the name.
 pub(crate) fn owner_and_name(key: &[u8]) -> Option<(InodeNumber, &[u8])> {
     key.split_first_chunk().map(|(owner, name)| (InodeNumber(u64::from_be_bytes(*owner)), name))
 }

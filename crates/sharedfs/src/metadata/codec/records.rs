@@ -49,7 +49,7 @@ pub struct StoredInode {
     pub extents: ExtentList,
 }
 
-/// What a name stands for.
+/// The inode a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dirent {
     /// The inode.
@@ -179,7 +179,7 @@ pub struct RawInode<'a> {
 }
 
 impl RawInode<'_> {
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> Option<FileKind> {
         FileKind::from_mode(self.layout.mode())
     }
@@ -255,7 +255,7 @@ pub(crate) fn extent_place(bytes: &[u8]) -> Result<(BlockAddress, u32), Metadata
 /// What stands for a soft limit that is not exceeded.
 const NOT_OVER: Timestamp = Timestamp(i64::MIN);
 
-/// What somebody may own, as the table holds it.
+/// A payer's limits, as the table holds them.
 pub(crate) fn encode_allowance(allowance: &Allowance) -> [u8; 56] {
     let Allowance { limits: Limits { hard, soft, grace_seconds }, over_since } = *allowance;
     let since = |since: Option<Timestamp>| since.unwrap_or(NOT_OVER).0.cast_unsigned();
@@ -293,7 +293,7 @@ pub(crate) fn allowance(bytes: &[u8]) -> Result<Allowance, MetadataError> {
     })
 }
 
-/// What somebody owns, as the table holds it.
+/// A payer's amounts, as the table holds them.
 pub(crate) fn encode_amounts(amounts: Amounts) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&amounts.blocks.to_le_bytes());

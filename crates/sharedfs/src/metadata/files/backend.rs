@@ -8,8 +8,8 @@
 //! redb works on no file that once refused a write. So one that found the medium full says so
 //! ([`BackendFile::ran_full`]), and is given up ([`BackendFile::give_up`]) for another one on the same bytes.
 //!
-//! Stores go through `media`'s write-through copies: durable at the next fence of the same thread. The thread
-//! that syncs announces itself; what another thread writes (eviction by a reader) is fenced on the spot.
+//! Stores go through `media`'s write-through copies: durable at the next fence of the same thread. The thread that
+//! syncs announces itself. Stores of another thread (a reader evicts pages) are fenced on the spot.
 
 use super::checked_pages::{CheckedPages, PAGE_BYTES, medium_bytes, tree_bytes};
 use super::copies::{Copies, Files, Side};
@@ -31,8 +31,8 @@ const CHUNK_BYTES: u64 = 4 << 20;
 /// The header's note of how far the file was written moves in steps of this size.
 const WRITTEN_STEP_BYTES: u64 = 1 << 20;
 
-/// What stays allocated on a disk behind the last byte, also while no daemon runs: other programs may fill the disk meanwhile, and
-/// reading, removing and stopping take some changes of the metadata.
+/// Bytes that stay allocated on a disk behind the last byte, also while no daemon runs: other programs may fill the
+/// disk meanwhile, and reading, removing and stopping take some changes of the metadata.
 const SET_ASIDE_BYTES: u64 = 8 << 20;
 
 /// The file under the tree.
@@ -43,11 +43,11 @@ pub(crate) struct BackendFile {
     length: AtomicU64,
     /// Nothing at or behind it was ever written: it reads as zeros. A copy of the header's.
     written: AtomicU64,
-    /// Held by whoever changes the header or the length of the mapping.
+    /// Held while the header or the length of the mapping changes.
     growth: Mutex<()>,
     syncing_thread: AtomicUsize,
     full: AtomicBool,
-    /// Held for reading by whoever writes.
+    /// Held for reading by each write.
     given_up: RwLock<bool>,
     /// So many syncs from now on one finds the medium full.
     #[cfg(test)]
@@ -252,7 +252,7 @@ impl BackendFile {
         self.length.store(length, Ordering::Release);
         let written = self.written.load(Ordering::Acquire);
         if written > length {
-            // What is cut off is given back, and reads as zeros when the file grows again.
+            // The bytes cut off are given back, and read as zeros when the file grows again.
             self.copies.cut_pages(length, written).and_then(|()| self.copies.fence()).map_err(outside)?;
             self.copies.fence_second();
             self.note(WRITTEN_OFFSET, length).map_err(outside)?;
@@ -268,7 +268,8 @@ impl BackendFile {
         CheckedPages { medium: &self.copies.first, start: TREE_OFFSET }
     }
 
-    /// Reads bytes of the tree that were written; what one copy does not have comes from the other. Answers a page that neither has.
+    /// Reads bytes of the tree that were written. A page that one copy does not have comes from the other.
+    /// Answers a page that neither has.
     fn read_tree(&self, offset: u64, out: &mut [u8]) -> io::Result<Option<u64>> {
         let is_first_torn = offset == 0 && !matches!(self.pages().is_first_intact(), Ok(true));
         match self.pages().read(offset, out) {
@@ -337,7 +338,7 @@ impl redb::StorageBackend for Backend {
         }
         let damaged = self.0.read_tree(offset, stored)?;
         if let Some(page) = damaged {
-            // redb goes on after no error. What it makes of this is abandoned.
+            // redb goes on after no error. All that it makes of this is abandoned.
             guard::note_damage(page);
             out.fill(0);
         }

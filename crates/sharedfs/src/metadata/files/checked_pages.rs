@@ -22,7 +22,7 @@ const STRIDE_BYTES: u64 = PAGE_BYTES + CHUNK_BYTES;
 
 static SUM_OF_ZEROS: LazyLock<u32> = LazyLock::new(|| crc32c(&[0; PAGE_BYTES as usize]));
 
-/// What is kept of a page with this checksum.
+/// The kept checksum of a page with this checksum.
 fn kept(sum: u32) -> u32 {
     sum ^ *SUM_OF_ZEROS
 }
@@ -135,8 +135,8 @@ impl CheckedPages<'_> {
         self.medium.write_through(self.start + sum_place(page), &sum.to_le_bytes())
     }
 
-    /// The tree was `before` bytes long and is about to be cut to `length`: what is behind that reads as zeros when it grows
-    /// again. A fence has to follow.
+    /// The tree was `before` bytes long and is about to be cut to `length`. The bytes behind that read as zeros
+    /// when it grows again. A fence has to follow.
     pub(crate) fn cut(&self, length: u64, before: u64) -> Result<(), AccessError> {
         let inside = length % PAGE_BYTES;
         if inside > 0 {

@@ -1,4 +1,4 @@
-//! The metadata's file, twice on medium `block`: what is damaged in one copy comes from the other.
+//! The metadata's file, twice on medium `block`: a page that is damaged in one copy comes from the other.
 //!
 //! Mechanism: whatever is written to the first copy is written to the second, in the same order, but the second is only fenced behind each commit of the
 //! tree and when the store is closed. So the first one is all that a crash needs, as ever, and one flush of the disk more for each commit of the tree
@@ -129,7 +129,7 @@ impl Copies {
     /// Maps them, makes them one, and answers what the header says; `None`: both are empty.
     pub(crate) fn open(files: &Files) -> Result<(Copies, Option<Header>), MetadataError> {
         let second_path = files.second();
-        // Who only looks makes no file.
+        // A caller that only looks makes no file.
         let opens = |path: &PathBuf| files.heals || path.exists();
         let is_first_there = opens(&files.path);
         let path = match &second_path {
@@ -245,7 +245,7 @@ impl Copies {
         }
     }
 
-    /// What was wrong with copies since they were opened.
+    /// Flaws of copies since they were opened.
     pub(crate) fn flaws(&self) -> Vec<String> {
         self.flaws.lock().clone()
     }

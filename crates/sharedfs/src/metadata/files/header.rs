@@ -51,7 +51,7 @@ pub(crate) fn unseal(word: u64) -> Option<u64> {
     (seal(number) == word).then_some(number)
 }
 
-/// Whose file it is to be.
+/// The store and the opening that a file must be of.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     /// The store.

@@ -1,12 +1,13 @@
 //! What can be wrong with a journal, and what is left of one.
 
-/// What is wrong with a journal.
+/// How a journal is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFlaw {
     /// The number of the header has the wrong checksum, or cannot be.
     #[error("how far it is written is not what was written")]
     Number,
-    /// The tree is of another age: what it had when this journal was begun, or the journal it has had since, is gone.
+    /// The tree is of another age: the tree this journal was begun behind, or the journal it has had since, is
+    /// gone.
     #[error("it comes behind a tree that is not there")]
     OtherTree,
     /// A record has the wrong checksum or makes no sense.

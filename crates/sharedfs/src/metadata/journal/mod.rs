@@ -6,10 +6,10 @@
 //! | a number of the file's header | which journal (its generation's low 20 bits), and how many units of it count |
 //! | each record | u32 checksum of the rest, u32 bytes of the changes, u64 generation, the changes ([`redo`]), zeros up to a unit |
 //!
-//! A record counts once the number in the header says so, which is one store: what a crash leaves of one behind that is
-//! nothing. The tree says which generation comes
-//! behind it: by the commit that takes a journal's changes into the tree it becomes the next one, and all records that
-//! are there count no more. The number says so, too, right behind that commit.
+//! A record counts once the number in the header says so, which is one store: a record behind it that a crash left
+//! counts for nothing. The tree says which generation comes behind it. The commit that takes a journal's changes
+//! into the tree makes it the next one, and all records that are there count no more. The number says so, too,
+//! right behind that commit.
 //!
 //! | file | idea |
 //! |---|---|

@@ -7,9 +7,10 @@ use crate::metadata::tree::Overlay;
 
 /// A transaction with more than this goes into the tree at once: there it costs no more for each change than here.
 const RECORD_BYTES_MAX: u64 = 128 << 10;
-/// Keys it may speak of: so many the tree takes in some milliseconds, which somebody waits for.
+/// Keys it may speak of: the tree takes so many in some milliseconds, and a session waits for it.
 const KEYS_MAX: u64 = 4096;
-/// What one of them may make the tree's file grow by when it goes there: a page of its own, and its part of those above.
+/// Bytes that one of them may make the tree's file grow by when it goes there: a page of its own, and its part of
+/// those above.
 const KEY_GROWTH_BYTES: u64 = 8 << 10;
 /// What any commit of the tree may.
 const COMMIT_GROWTH_BYTES: u64 = 1 << 20;
@@ -25,7 +26,7 @@ pub(in super::super) fn takes(place: Place, overlay: &Overlay, redo: &Redo, slac
         && growth_bytes(keys) <= slack_bytes
 }
 
-/// What changes of so many keys may make the tree's file grow by.
+/// Bytes that changes of so many keys may make the tree's file grow by.
 pub(in super::super) fn growth_bytes(keys: u64) -> u64 {
     if keys == 0 { 0 } else { COMMIT_GROWTH_BYTES + keys * KEY_GROWTH_BYTES }
 }

@@ -9,14 +9,14 @@ use crate::metadata::files::{BackendFile, Side};
 use crate::metadata::tree::Overlay;
 use cuesta_media::AccessError;
 
-/// What a journal says.
+/// The changes of a journal, as far as it is sound.
 pub(crate) struct Replayed {
     pub(crate) overlay: Overlay,
     /// How far that reaches; behind a flaw, of a journal at least as new as any record that is there.
     pub(crate) place: Place,
     /// Commits it has.
     pub(crate) commits: u64,
-    /// What came behind them instead of a sound record.
+    /// The flaw behind them.
     pub(crate) flaw: Option<JournalFlaw>,
 }
 

@@ -37,7 +37,8 @@ impl Place {
         ((self.generation.0 & HALF) << HALF_BITS) | (self.end / UNIT_BYTES)
     }
 
-    /// What a number says, of a journal that is not older than `oldest`, which half of it says no more than.
+    /// The place that a number says, of a journal that is not older than `oldest`: the number holds only the
+    /// low bits of the generation.
     pub(super) fn from_number(number: u64, oldest: JournalGeneration) -> Place {
         let newer_by = (number >> HALF_BITS).wrapping_sub(oldest.0) & HALF;
         Place { generation: JournalGeneration(oldest.0 + newer_by), end: (number & HALF) * UNIT_BYTES }

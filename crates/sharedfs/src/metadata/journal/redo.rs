@@ -1,5 +1,5 @@
-//! The changes of a transaction as bytes, in the order of tables and keys: what the journal keeps of it, and what goes
-//! into the tree.
+//! The changes of a transaction as bytes, in the order of tables and keys: the journal keeps them, and the tree
+//! takes them.
 //!
 //! Each change: table u8, length of the key u16, length of the value u32 (all ones: the key is removed), key, value.
 //! Little-endian; nothing read is trusted.

@@ -108,7 +108,7 @@ fn a_damaged_journal_is_dropped_from_the_first_damaged_record_on_by_who_says_so(
         JournalFlaw::Record { number, at, end }
     };
     let none: &[u64] = &[];
-    // Where a byte is damaged, what is wrong then, and what is kept.
+    // Where a byte is damaged, the flaw that is told then, and the commits that are kept.
     let cases = [
         (JOURNAL + 20, record(1, JOURNAL), none),
         (one + 1, record(2, one), &[1]),
@@ -173,7 +173,7 @@ fn a_journal_that_went_into_the_tree_counts_no_more_and_one_ahead_of_its_tree_is
     drop(store);
     assert_eq!(reopen(&path).read().unwrap().sessions().unwrap().len(), 1);
     assert!(matches!(open(&before, &after), Err(MetadataError::Journal(JournalFlaw::OtherTree))));
-    // What it was about is gone with the tree it came behind; the tree that is there stands.
+    // The journal is gone with the tree it came behind; the tree that is there stands.
     let (store, loss) = open_dropping(&path);
     assert_eq!(loss, Some(JournalLoss { flaw: JournalFlaw::OtherTree, commits_kept: 0 }));
     assert_eq!(sessions(&store), []);

@@ -1,4 +1,4 @@
-//! What is left of a damaged metadata store.
+//! The rest of a damaged metadata store.
 //!
 //! | file | idea |
 //! |---|---|

@@ -1,8 +1,9 @@
 //! What can still be read of a store of which pages are damaged in every copy, written to a new one.
 //!
-//! The tree leads from its root to its leaves: a damaged leaf takes its entries along, a damaged branch all below it. What lies beside
-//! them is read by ranges: forwards up to the damage; then from behind it, which is looked for in steps that double, backwards to it. redb
-//! works on nothing that once failed, so it is opened anew behind each damaged page.
+//! The tree leads from its root to its leaves: a damaged leaf takes its entries along, a damaged branch all below
+//! it. Salvage reads the entries beside them by ranges: forwards up to the damage; then from behind it, which it
+//! looks for in steps that double, backwards to it. redb works on nothing that once failed, so it is opened anew
+//! behind each damaged page.
 
 use crate::metadata::codec::Table;
 use crate::metadata::files::Files;
@@ -20,7 +21,7 @@ const BATCH: usize = 20_000;
 /// Pages kept in memory.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// What was lost, for people, one line each.
+/// The losses, for people, one line each.
 pub type Lost = Vec<String>;
 
 type Pair = (Vec<u8>, Vec<u8>);

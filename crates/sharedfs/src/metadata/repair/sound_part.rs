@@ -1,4 +1,4 @@
-//! A store as far as its journal is sound, for who decides whether to go on with that.
+//! A store as far as its journal is sound: the caller decides whether to go on with that.
 
 use crate::metadata::journal::JournalLoss;
 use crate::metadata::tree::Snapshot;
@@ -15,12 +15,12 @@ impl SoundPart {
         SoundPart { store, loss }
     }
 
-    /// What is wrong with the journal, if anything is.
+    /// The journal's damage, if there is some.
     pub fn loss(&self) -> Option<JournalLoss> {
         self.loss
     }
 
-    /// What is there.
+    /// The committed state, as far as it is sound.
     pub fn read(&self) -> Result<Snapshot, MetadataError> {
         self.store.read()
     }

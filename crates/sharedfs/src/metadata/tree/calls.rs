@@ -35,7 +35,7 @@ impl Snapshot {
             let mut callers = BTreeSet::new();
             for pair in self.range(Table::Calls, EVERYTHING)? {
                 let (key, value) = pair?;
-                // One that cannot be read is nobody's, and for the checker.
+                // One that cannot be read belongs to no caller, and is the checker's to find.
                 if let Some((slot, record)) = slot_of(&key).zip(decode(&value)) {
                     callers.insert((slot.caller, record.process));
                 }

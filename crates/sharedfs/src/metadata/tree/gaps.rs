@@ -1,4 +1,4 @@
-//! What is not there yet: new names and new inode numbers are looked for where there are none.
+//! Free names and inode numbers: new ones are looked for where there are none.
 //!
 //! Those of a digest follow each other. So one look finds the next that is there, and all before it are new: where new names
 //! lie between old ones, as hashes do, each is looked for by itself.
@@ -157,7 +157,7 @@ mod tests {
                 "seed {seed}, round {round}: {committed:?}, {wanted:?}"
             );
             (taken, free) = if is_taken { (taken + 1, free) } else { (taken, free + 1) };
-            // What came goes again, so that there always are gaps.
+            // The inode goes again, so that there always are gaps.
             if !is_taken {
                 there.extend(&wanted);
                 let mut transaction = store.begin().unwrap();

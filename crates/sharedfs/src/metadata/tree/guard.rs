@@ -23,8 +23,8 @@ pub(crate) fn is_damage_noted() -> bool {
     DAMAGED.get().is_some()
 }
 
-/// Does something with redb. What it may have left half done is not looked at again: after [`MetadataError::Damaged`]
-/// nothing is committed any more.
+/// Does something with redb. Whatever it may have left half done is not looked at again: after
+/// [`MetadataError::Damaged`] nothing is committed any more.
 pub(crate) fn guarded<T>(enter: impl FnOnce() -> Result<T, MetadataError>) -> Result<T, MetadataError> {
     let entered = catch_unwind(AssertUnwindSafe(enter));
     if let Some(page) = DAMAGED.take() {

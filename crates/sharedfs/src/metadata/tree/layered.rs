@@ -1,8 +1,8 @@
-//! Reading the tree and, in front of it, what was committed since the tree was last written: the journal's changes, in
+//! Reading the tree and, in front of it, the commits since the tree was last written: the journal's changes, in
 //! memory, by table and key.
 //!
-//! The maps share what they have in common with the ones they were made from, so that whoever reads keeps the state it
-//! began with while the next commits are added.
+//! The maps share most of their memory with the ones they were made from. So a reader keeps the state it began with
+//! while the next commits are added.
 
 use crate::metadata::MetadataError;
 use crate::metadata::codec::Table;
@@ -80,7 +80,7 @@ impl Ord for Bytes {
     }
 }
 
-/// What was committed and is not in the tree.
+/// Committed changes that are not in the tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     layers: [Layer; Table::ALL.len()],
@@ -103,7 +103,7 @@ impl Overlay {
         self.layers.iter().map(|layer| layer.len() as u64).sum()
     }
 
-    /// What it says of a key: `None` is nothing, `Some(None)` that the key is removed.
+    /// Its word on a key: `None` is nothing, `Some(None)` that the key is removed.
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&Bytes>> {
         self.layers[table as usize].get(key).map(Option::as_ref)
     }

@@ -1,4 +1,4 @@
-//! What is committed: the tree, and the journal's changes over it.
+//! The committed state: the tree, and the journal's changes over it.
 //!
 //! | file | idea |
 //! |---|---|

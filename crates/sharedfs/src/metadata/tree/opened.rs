@@ -30,7 +30,7 @@ impl Opened {
         Ok(Opened { database: Some(database), file })
     }
 
-    /// redb writes its last: what it knows of free pages, which are found anew where that cannot be done.
+    /// redb writes its last: the free pages it knows, which are found anew where that cannot be done.
     pub(crate) fn close(&mut self) {
         let Some(database) = self.database.take() else { return };
         let closed = guarded(|| {

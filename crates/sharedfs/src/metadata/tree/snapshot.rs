@@ -1,4 +1,4 @@
-//! Reading: what was committed when the snapshot was taken, undisturbed by the writer.
+//! Reading: the committed state as of the moment the snapshot was taken, undisturbed by the writer.
 
 use super::guard::guarded;
 use super::layered::{self, Bounds, Direction, EVERYTHING, Found, Merged, Overlay, TreeAt};
@@ -26,7 +26,7 @@ pub struct Snapshot {
 pub struct Entry {
     /// The name.
     pub name: Vec<u8>,
-    /// What it stands for.
+    /// The inode it stands for.
     pub dirent: Dirent,
 }
 
@@ -44,7 +44,7 @@ impl Snapshot {
         layered::get(&self.tree, &self.overlay, table, key)
     }
 
-    /// What was committed since the tree was written.
+    /// Commits since the tree was written.
     pub(crate) fn overlay(&self) -> &Arc<Overlay> {
         &self.overlay
     }
@@ -119,7 +119,7 @@ impl Snapshot {
         })
     }
 
-    /// What a name in a directory stands for.
+    /// The inode a name in a directory stands for.
     pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
         self.dirent(&name_key(parent, name))
     }
@@ -292,7 +292,7 @@ impl Snapshot {
         })
     }
 
-    /// What is known of a session.
+    /// The record of a session.
     pub fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, MetadataError> {
         guarded(|| {
             let found = self.get(Table::Sessions, &number_key(session.0))?;
@@ -330,7 +330,7 @@ impl Snapshot {
         })
     }
 
-    /// What somebody owns.
+    /// The amounts a payer owns.
     pub fn usage(&self, payer: Payer) -> Result<Amounts, MetadataError> {
         guarded(|| {
             let found = self.get(Table::Usage, &payer_key(payer.key()))?;
@@ -343,12 +343,12 @@ impl Snapshot {
         guarded(|| self.of_payers(Table::Usage, amounts))
     }
 
-    /// What they may own at most, as far as they have limits.
+    /// The limits of all payers that have some.
     pub fn limits(&self) -> Result<BTreeMap<Payer, Allowance>, MetadataError> {
         guarded(|| self.of_payers(Table::Limits, allowance))
     }
 
-    /// What somebody may own at most, if they have limits.
+    /// The limits of a payer, if it has some.
     pub fn limits_of(&self, payer: Payer) -> Result<Option<Allowance>, MetadataError> {
         guarded(|| {
             let found = self.get(Table::Limits, &payer_key(payer.key()))?;

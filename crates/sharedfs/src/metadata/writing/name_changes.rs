@@ -11,7 +11,7 @@ use std::ops::Bound;
 /// What becomes of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameChange {
-    /// What it stands for; `None`: it is removed.
+    /// The inode it stands for; `None`: it is removed.
     pub(crate) now: Option<Dirent>,
     /// The name must not be there yet.
     pub(crate) must_be_new: bool,
@@ -24,7 +24,7 @@ struct Appended {
     change: NameChange,
 }
 
-/// The changes. A key is in one of the two places: what is out of order lies before the last that came in order.
+/// The changes. A key is in one of the two places: one out of order lies before the last that came in order.
 #[derive(Debug, Default)]
 pub(crate) struct NameChanges {
     keys: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Memory that one transaction leaves to the next: what the kernel has to clear for it costs more than filling it.
+//! Memory that one transaction leaves to the next: clearing new memory costs the kernel more than filling it costs
+//! us.
 
 use super::name_changes::NameChanges;
 use crate::metadata::journal::Redo;

@@ -327,7 +327,7 @@ impl Transaction {
         ExtentList::Table
     }
 
-    /// What a name stands for, as this transaction leaves it.
+    /// The inode a name stands for, as this transaction leaves it.
     pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
         let key = name_key(parent, name);
         match self.names.get(&key) {
@@ -465,12 +465,12 @@ impl Transaction {
         self.orphans.insert((inode.0, session.0), false);
     }
 
-    /// What is kept of what somebody owns is wrong, and corrected; for the checker.
+    /// Corrects the kept amounts of a payer, which are wrong; for the checker.
     pub fn correct_usage(&mut self, payer: Payer, kept: Amounts, right: Amounts) {
         self.usage.correct(payer, kept, right);
     }
 
-    /// Sets what somebody may own at most; `None`: whatever they like.
+    /// Sets a payer's limits; `None`: it has none.
     pub fn put_limits(&mut self, payer: Payer, allowance: Option<Allowance>) {
         self.usage.limit(payer, allowance);
     }
@@ -557,7 +557,7 @@ impl Transaction {
         for (&(inode, session), &held) in &self.orphans {
             redo.push(Table::Orphans, &pair_key(inode, session), held.then_some(&[]));
         }
-        // Nothing is kept of whom owns nothing, or may own anything.
+        // Nothing is kept of a payer that owns nothing, or has no limits.
         for (payer, amounts) in self.usage.after(&self.base)? {
             let value = (amounts != Amounts::NONE).then(|| encode_amounts(amounts));
             redo.push(Table::Usage, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));

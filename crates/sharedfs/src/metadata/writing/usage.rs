@@ -1,4 +1,4 @@
-//! How what is charged to whom changes within a transaction: counted as inodes come, go, grow and change hands.
+//! How the amounts of each payer change within a transaction: counted as inodes come, go, grow and change hands.
 
 use crate::metadata::MetadataError;
 use crate::metadata::tree::Snapshot;
@@ -6,11 +6,11 @@ use cuesta_format::quota::{Allowance, Amounts, Payer};
 use cuesta_format::{InodeNumber, InodeRecord};
 use std::collections::BTreeMap;
 
-/// Changes, by who is charged.
+/// Changes, by payer.
 #[derive(Debug, Default)]
 pub(crate) struct UsageChanges {
     changes: BTreeMap<Payer, Change>,
-    /// What is not in `changes` yet: inodes next to each other mostly belong to the same.
+    /// Not in `changes` yet: inodes next to each other mostly belong to the same.
     last: Last,
     limits: BTreeMap<Payer, Option<Allowance>>,
 }
@@ -27,7 +27,7 @@ struct Change {
     inodes: i64,
 }
 
-/// Whom an inode belongs to, as its record says.
+/// The owners of an inode, as its record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owners {
     uid: u32,
@@ -52,7 +52,7 @@ impl Owners {
     }
 }
 
-/// Who is charged for an inode.
+/// The payers of an inode.
 pub(crate) fn payers(record: &InodeRecord) -> impl Iterator<Item = Payer> {
     Owners::of(record).payers()
 }
@@ -85,7 +85,7 @@ impl UsageChanges {
         self.charge(record, record.blocks as i64, 1);
     }
 
-    /// An inode is charged to nobody any more.
+    /// An inode is charged to no payer any more.
     fn discharge(&mut self, record: &InodeRecord) {
         self.charge(record, -(record.blocks as i64), -1);
     }
@@ -108,17 +108,17 @@ impl UsageChanges {
         }
     }
 
-    /// What is kept of somebody is wrong.
+    /// The kept amounts of a payer are wrong.
     pub(crate) fn correct(&mut self, payer: Payer, kept: Amounts, right: Amounts) {
         self.add(payer, right.blocks as i64 - kept.blocks as i64, right.inodes as i64 - kept.inodes as i64);
     }
 
-    /// What somebody may own at most.
+    /// The limits of a payer.
     pub(crate) fn limit(&mut self, payer: Payer, allowance: Option<Allowance>) {
         self.limits.insert(payer, allowance);
     }
 
-    /// What they own after it, of those it changes.
+    /// The amounts after it, of the payers it changes.
     pub(crate) fn after(&mut self, base: &Snapshot) -> Result<Vec<(Payer, Amounts)>, MetadataError> {
         self.settle();
         let changed = self.changes.iter().filter(|(_, change)| change.blocks != 0 || change.inodes != 0);
@@ -132,7 +132,7 @@ impl UsageChanges {
             .collect()
     }
 
-    /// What they may own at most, of those for whom that changes.
+    /// The limits, of the payers for whom they change.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (Payer, Option<Allowance>)> {
         self.limits.iter().map(|(&payer, &allowance)| (payer, allowance))
     }

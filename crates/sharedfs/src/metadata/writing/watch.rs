@@ -1,10 +1,10 @@
-//! Telling whoever keeps something of what was read that it is not so any more.
+//! Caches of what was read learn that a commit changed it.
 
 use crate::metadata::codec::CHUNK_INODES;
 use cuesta_format::InodeNumber;
 use std::ops::Range;
 
-/// What a commit changed, or would have changed had it not failed.
+/// The inodes and directories that a commit changed, or would have changed had it not failed.
 #[derive(Debug, Default)]
 pub struct Changed {
     pub(crate) chunks: Vec<u64>,
@@ -22,7 +22,7 @@ impl Changed {
     }
 }
 
-/// Is told of every commit before whoever committed knows that it is done.
+/// Is told of every commit before the committer knows that it is done.
 pub trait Watch: Send + Sync {
     /// Something changed; snapshots taken from now on show it.
     fn changed(&self, changed: &Changed);

@@ -5,7 +5,7 @@
 //! generation moves, durably. The session of a process that is dead ends like any other, as all do of before the machine
 //! started; that of one that lives stays, without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
 //! middle finds the same logs, or shorter ones: recovering twice is recovering once. A log that ends before its mark was damaged: what it
-//! lost is told, and its session is over ([`BrokenLog`](crate::damage::BrokenLog)).
+//! lost is told, and its session is over ([`BrokenLog`]).
 
 use super::processes::{Process, process};
 use super::recovered::Recovered;

@@ -1,4 +1,4 @@
-//! Blocks of the arenas: found for digests, freed by digests, never reused while somebody may read them.
+//! Blocks of the arenas: found for digests, freed by digests, never reused while a session may read them.
 //!
 //! | a block is | in the committed bitmap | may be allocated |
 //! |---|---|---|
@@ -31,7 +31,7 @@ struct Arena {
     committed: Bitmap,
     /// Committed, reserved, in quarantine, without memory or bad.
     busy: Bitmap,
-    /// What the medium does not take.
+    /// Blocks that the medium does not take.
     bad: Bitmap,
     /// Some of it is not written down yet.
     has_new_bad: bool,
@@ -42,7 +42,7 @@ struct Arena {
 pub struct Allocator {
     geometry: Geometry,
     arenas: Vec<Arena>,
-    /// Arena and block: that of each node, and that of whoever is on none.
+    /// Arena and block: the cursor of each node, and that of processes on none.
     cursors: BTreeMap<Option<Node>, (usize, u32)>,
     freed: Freed,
     nodes: StepNodes,
@@ -101,8 +101,8 @@ impl Allocator {
         }
     }
 
-    /// Blocks that the medium does not take are never allocated again, as the next transaction writes down. Who has them may
-    /// keep them.
+    /// Blocks that the medium does not take are never allocated again, as the next transaction writes down. A
+    /// file that has them may keep them.
     pub fn set_aside(&mut self, run: Run) {
         let Some((arena, first)) = self.place(run) else { return };
         self.occupy(arena, first, run.blocks);
@@ -270,7 +270,7 @@ impl Allocator {
         reservation.clear();
     }
 
-    /// The staged reservation is committed: what it freed waits until `session` has retired `until`.
+    /// The staged reservation is committed: the blocks it freed wait until `session` has retired `until`.
     pub fn committed(&mut self, reservation: &mut Reservation, session: SessionId, until: LogPosition) {
         self.arenas.iter_mut().for_each(|arena| arena.has_new_bad = false);
         if !reservation.freed.is_empty() {
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(take(&mut allocator, 1000, node(1)), Some((2049, 511)));
         assert_eq!(take(&mut allocator, 1000, node(0)), Some((400, 112)));
         assert_eq!((free(&allocator), allocator.free_blocks()), (vec![1023, 0], 1535));
-        // It has no more: anywhere, also where nobody knows.
+        // It has no more: anywhere, also where the node is unknown.
         assert_eq!(take(&mut allocator, 1024, node(1)), Some((1024, 1024)));
         assert_eq!(free(&allocator), [511, 0]);
         assert_eq!(take(&mut allocator, 1024, node(1)), Some((2561, 511)));

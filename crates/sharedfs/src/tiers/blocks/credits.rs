@@ -1,8 +1,8 @@
-//! Space credits: what was acknowledged can always be digested (DESIGN §3.5).
+//! Space credits: every acknowledged entry can be digested (DESIGN §3.5).
 //!
-//! Mechanism: a session debits blocks, at worst, from a limit SharedFS granted before it appends. The sum of
-//! what is granted and not yet digested never exceeds what is free, less a reserve. A digest turns a debit
-//! into (at most as many) used blocks.
+//! Mechanism: a session debits blocks, at worst, from a limit SharedFS granted before it appends. The sum of the
+//! blocks granted and not yet digested never exceeds the free blocks less a reserve. A digest turns a debit into
+//! (at most as many) used blocks.
 //!
 //! Policy: the reserve, which lets delete, truncate and digest proceed on a full store.
 

@@ -1,6 +1,6 @@
-//! Policy: what is small goes back to where blocks became free, if one run of them takes all of it. So what a program writes and removes
-//! again and again (a journal, a message) lies in the same blocks: a cache still has them, and a file system below, for which
-//! they are written already, has nothing to note (docs/decisions/0037).
+//! Policy: a small write goes back to where blocks became free, if one run of them takes all of it. So a file that
+//! a program writes and removes again and again (a journal, a message) lies in the same blocks. A cache still has
+//! them. A file system below has nothing to note, because they are written already (docs/decisions/0037).
 
 use cuesta_media::Node;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
 //! | `freed` | where small runs go back to |
 //! | `reservation` | what a digest takes and frees of them |
-//! | `credits` | promises: what was acknowledged can always be digested |
+//! | `credits` | promises: every acknowledged entry can be digested |
 //! | `space` | blocks and promises, behind one lock |
 
 mod allocator;

@@ -11,7 +11,7 @@ pub struct Run {
     pub blocks: u32,
 }
 
-/// What one digest takes and frees, until it commits or is abandoned.
+/// Blocks that one digest takes and frees, until it commits or is abandoned.
 #[derive(Debug, Default)]
 pub struct Reservation {
     pub(crate) taken: Vec<Run>,

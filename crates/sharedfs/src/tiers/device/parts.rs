@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the name of a removed part ends in, whose zones stay taken.
+/// The ending of a removed part's name, whose zones stay taken.
 const LEFT_EXTENSION: &str = "left";
 
 /// A segment or an arena.
@@ -59,7 +59,7 @@ pub struct Parts {
     device: Option<Device>,
 }
 
-/// What the rest of a store's files, which no segments or arenas are, is made of: of a store on a device, they lie on a disk.
+/// The medium of a store's files that are neither segments nor arenas: of a store on a device, they lie on a disk.
 #[must_use]
 pub fn medium_of_files(tier: &Path, medium: Medium) -> Medium {
     if has_device(tier) { Medium::Block } else { medium }
@@ -97,7 +97,7 @@ pub fn superblock_on_device(path: &Path) -> Result<Option<Superblock>, Error> {
     Ok(Superblock::decode(&bytes).ok())
 }
 
-/// Makes a device a store's: what another one has there is lost.
+/// Makes a device a store's: another store's content there is lost.
 pub(crate) fn claim_device(tier: &Path, superblock: &Superblock) -> Result<(), Error> {
     if !has_device(tier) {
         return Ok(());
@@ -139,13 +139,13 @@ impl Parts {
         &self.tier
     }
 
-    /// Whether parts are zones of a device, which nobody can read by calls, and of which all that a part has is there.
+    /// Whether parts are zones of a device: no call can read those, and all of a part is there from the start.
     #[must_use]
     pub fn is_device(&self) -> bool {
         self.device.is_some()
     }
 
-    /// Whether a file is that of a removed part. One that nobody can have any more is taken away.
+    /// Whether a file is that of a removed part. One that no process can have any more is taken away.
     pub fn is_left(&self, path: &Path) -> io::Result<bool> {
         if is_left(path) && !is_of_this_boot(path) {
             remove(path)?;
@@ -192,8 +192,8 @@ impl Parts {
         Ok(Part { file: Arc::new(file), offset: 0, bytes })
     }
 
-    /// Removes a part for good, which somebody may have mapped still and write to. A file's memory is theirs as long as they do;
-    /// zones of a device are nobody else's until the machine starts anew.
+    /// Removes a part for good. A process may still have it mapped and write to it. A file's memory stays that
+    /// process's as long as it does. Zones of a device go to no other part until the machine starts anew.
     pub fn remove(&self, path: &str) -> io::Result<()> {
         let path = self.tier.join(path);
         if self.device.is_none() {
@@ -207,7 +207,7 @@ fn is_left(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == LEFT_EXTENSION)
 }
 
-/// Has the file of a part say that nobody may have its zones before the machine starts anew.
+/// Has the file of a part say that no other may have its zones before the machine starts anew.
 fn leave(path: &Path) -> io::Result<()> {
     std::fs::File::options().append(true).open(path)?.write_all(boot_id()?.as_bytes())?;
     std::fs::rename(path, path.with_extension(LEFT_EXTENSION))
@@ -266,7 +266,7 @@ fn offset_in(path: &Path) -> Result<u64, Error> {
     text.lines().next().and_then(|text| text.parse().ok()).ok_or_else(damaged)
 }
 
-/// Whether a part was removed since the machine started: who had it mapped may still have.
+/// Whether a part was removed since the machine started: a process may still have it mapped.
 fn is_of_this_boot(path: &Path) -> bool {
     let removed = std::fs::read_to_string(path).ok();
     let removed = removed.and_then(|text| text.lines().nth(1).map(str::to_owned));

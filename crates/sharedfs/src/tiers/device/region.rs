@@ -1,4 +1,4 @@
-//! What the kernel's device model knows of the persistent memory that a folder or a device lies on.
+//! The kernel's device model: its knowledge of the persistent memory that a folder or a device lies on.
 //!
 //! It is looked at whenever a daemon starts, and written down nowhere: a store may be carried to another machine, or its
 //! firmware be set up anew.
@@ -18,13 +18,13 @@ pub struct Region {
 }
 
 impl Region {
-    /// What the folder lies on. `None`: on no persistent memory, or the kernel does not say.
+    /// The region the folder lies on. `None`: on no persistent memory, or the kernel does not say.
     #[must_use]
     pub fn of(folder: &Path) -> Option<Region> {
         Region::of_device(Path::new("/sys"), fs::metadata(folder).ok()?.dev())
     }
 
-    /// What a device of bytes is a part of.
+    /// The region a character device is a part of.
     #[must_use]
     pub fn of_device_of_bytes(path: &Path) -> Option<Region> {
         let device = fs::metadata(path).ok()?.rdev();

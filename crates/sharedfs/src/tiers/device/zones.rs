@@ -19,7 +19,8 @@ impl Zones {
         Zones { bytes: bytes / ZONE_BYTES * ZONE_BYTES, taken: BTreeMap::new() }
     }
 
-    /// Marks what is known to be taken. `false`: it lies not on the device, or somebody has a part of it.
+    /// Marks a zone that is known to be taken. `false`: it lies not on the device, or another part has some of
+    /// it.
     pub fn mark(&mut self, part: Range<u64>) -> bool {
         let whole = part.start..part.end.next_multiple_of(ZONE_BYTES);
         let before = self.taken.range(..whole.end).next_back().map_or(0, |(_, &end)| end);

@@ -1,8 +1,8 @@
 //! The arena files, mapped for as long as the daemon runs.
 //!
-//! An arena is as long as it will ever be from the start, but gets its memory in steps, so that nobody waits for
-//! the kernel to clear all of it. Only the last arena may lack some. How far it has come is written down nowhere:
-//! after a restart it goes on behind the last block in use, and allocating again what has its room costs nothing
+//! An arena is as long as it will ever be from the start, but gets its memory in steps: no session waits for the
+//! kernel to clear all of it. Only the last arena may lack some. How far it has come is written down nowhere: after
+//! a restart it goes on behind the last block in use. Allocating again blocks that have their room costs nothing
 //! and cannot fail.
 
 use super::page_size::PageSizes;
@@ -246,8 +246,8 @@ impl Arenas {
         (self.nodes.at(mapping, step.end - 1)? == first).then_some(first)
     }
 
-    /// Makes one step of small pages a huge one, where there is any. For times when nobody waits: who uses the memory
-    /// meanwhile waits for some milliseconds. Says whether there was one.
+    /// Makes one step of small pages a huge one, where there is any. For idle times: a session that uses the
+    /// memory meanwhile waits for some milliseconds. Says whether there was one.
     pub fn collapse(&self) -> Result<bool, Error> {
         let Some((arena, from)) = self.small.lock().pop_front() else { return Ok(false) };
         // Where it cannot be done now, it stays as it is.
@@ -271,7 +271,8 @@ impl Arenas {
             Ok(mapping)
         });
         let mapping = mapped.inspect_err(|_| {
-            // The error to report is the first one. What is left behind would be in the way of the next attempt.
+            // The error to report is the first one. A part left behind would be in the way of the next
+            // attempt.
             let _ = self.parts.remove(&path);
         })?;
         if let Some(emulated) = self.emulated.get() {

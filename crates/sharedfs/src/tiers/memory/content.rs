@@ -1,10 +1,11 @@
 //! Content of blocks, written and read with its checksums.
 //!
-//! Each block of an arena has one behind the arena's blocks, if the store has them at all ([`Geometry::checks_content`]). Who writes a
-//! block writes its checksum at once, and one fence makes both durable. A crash can come between them in blocks that nothing
-//! counts on yet, and in those that are overwritten where they lie (`digest::overwrite`): these are digested again, into
-//! new blocks. What of such a block was not in the log is taken as it is found, as nothing tells it from damage; at any
-//! other time a block whose checksum is wrong keeps a wrong one, whatever is written over a part of it.
+//! Each block of an arena has one behind the arena's blocks, if the store has them at all
+//! ([`Geometry::checks_content`]). The writer of a block writes its checksum at once, and one fence makes both
+//! durable. A crash can come between them in blocks that nothing counts on yet, and in those that are overwritten
+//! where they lie (`digest::place`): these are digested again, into new blocks. Bytes of such a block that were not
+//! in the log are taken as they are found, as nothing tells them from damage. At any other time a block whose
+//! checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
 use super::arenas::Arenas;
 use super::stamps::ArenaStamps;
@@ -135,8 +136,8 @@ impl ContentWriter {
         })
     }
 
-    /// Writes over what blocks hold, from a byte address on, wherever arenas end. Tells `damaged` of blocks that are written in part
-    /// and whose checksum was wrong before.
+    /// Writes over the bytes that blocks hold, from a byte address on, wherever arenas end. Tells `damaged` of
+    /// blocks that are written in part and had a wrong checksum before.
     pub fn overwrite(
         &self,
         to: BlockAddress,

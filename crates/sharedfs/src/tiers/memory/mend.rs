@@ -1,5 +1,6 @@
-//! Arenas whose files were cut, are gone, or are not the ones that belong there, in a store with checksums of content: each gets its length again, and
-//! what was lost has no checksum that is right. So reading it is an error, and everything else of the store goes on.
+//! Arenas whose files were cut, are gone, or are not the ones that belong there, in a store with checksums of
+//! content. Each gets its length again, and lost blocks have no checksum that is right. So reading them is an
+//! error, and everything else of the store goes on.
 
 use super::stamps;
 use crate::Error;
@@ -35,14 +36,14 @@ pub enum LostArena {
     Misplaced {
         /// The file.
         file: String,
-        /// Whose it is.
+        /// The arena.
         arena: ArenaId,
-        /// What it is instead.
+        /// How it differs.
         why: Misplaced,
     },
 }
 
-/// What the metadata counts on.
+/// The arenas that the metadata counts on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needed<'a> {
     /// The store.

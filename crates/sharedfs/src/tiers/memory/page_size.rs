@@ -14,7 +14,7 @@ const PAUSE_FIRST: u32 = 16;
 /// Small steps after many slow ones, at most.
 const PAUSE_MAX: u32 = 512;
 
-/// What the last steps taught.
+/// The times of the last steps.
 #[derive(Debug)]
 pub struct PageSizes {
     small_steps: u32,

@@ -100,7 +100,7 @@ pub(crate) fn judge(
     found.judge(store, arena.0, Opening { generation: newest, is_closed: false })
 }
 
-/// The stamp of an arena that was made anew, or whose checksums were taken away.
+/// Writes the stamp of an arena that was made anew, or lost its checksums.
 pub(crate) fn write(
     file: &File,
     geometry: &Geometry,

@@ -16,12 +16,12 @@ const DOUBLINGS_MAX: u32 = 20;
 
 #[derive(Debug, Default)]
 struct OfArena {
-    /// Steps behind the last one lie nobody knows where.
+    /// Steps behind the last one lie on unknown nodes.
     steps: Vec<Option<Node>>,
     free: BTreeMap<Node, u32>,
 }
 
-/// What is known of all arenas.
+/// The nodes of all arenas' steps.
 #[derive(Debug, Default)]
 pub struct StepNodes {
     arenas: Vec<OfArena>,
@@ -120,8 +120,8 @@ impl StepNodes {
         &self.free
     }
 
-    /// Whether a node gave no memory when it was last wanted from there, and is not to be asked yet. What came from elsewhere instead
-    /// is of no use there, and is not made without end.
+    /// Whether a node gave no memory when it was last wanted from there, and is not to be asked yet. Memory
+    /// that came from elsewhere instead is of no use there, and is not made without end.
     #[must_use]
     pub fn is_full(&self, node: Node, now: Instant) -> bool {
         let refusals = self.refusals.get(&node);
