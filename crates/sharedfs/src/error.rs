@@ -1,4 +1,4 @@
-//! What goes wrong in the daemon's core.
+//! Errors of the daemon's core.
 
 use crate::metadata::MetadataError;
 use crate::store::ConfigurationError;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 
-/// The daemon could not do its work. What a client did wrong is a [`Refusal`] instead.
+/// The daemon could not do its work. A client's mistake is a [`Refusal`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is a store already.
@@ -64,7 +64,7 @@ pub enum Error {
     /// The metadata store failed.
     #[error(transparent)]
     Metadata(MetadataError),
-    /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
+    /// The metadata store's content makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
     /// The medium does not take blocks.
@@ -73,7 +73,7 @@ pub enum Error {
     /// A file holds something else than what was written to it.
     #[error("the content of inode {0} is damaged: its checksum is wrong")]
     Content(InodeNumber),
-    /// What a repair lost has not been told yet.
+    /// The losses of a repair have not been told yet.
     #[error("a repair of it was broken off (cuesta fsck --repair ends it, and says what was lost)")]
     Repairing,
     /// A session that is not there, or not that process's.
@@ -82,9 +82,9 @@ pub enum Error {
     /// A file of the store failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that was tried.
         action: &'static str,
-        /// What came of it.
+        /// Its error.
         source: io::Error,
     },
 }

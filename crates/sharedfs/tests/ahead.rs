@@ -78,7 +78,7 @@ fn what_others_hold_or_fight_over_is_not_granted_ahead() {
     assert!(granted.len() > 1);
     assert_eq!(holder.resync().revoked, [fought]);
 
-    // What it holds already it is not given again; its own copy is newer.
+    // An inode it holds already is not given again; its own copy is newer.
     assert_eq!(numbers(&reader.acquire_ahead(granted[1], LeaseMode::Read, 16)), [granted[1]]);
 }
 
@@ -101,7 +101,7 @@ fn what_was_changed_by_its_last_holder_is_granted_as_changed() {
     assert_eq!(grant.record.size, 16);
 }
 
-/// What a file or a directory shows: its size, or its names.
+/// The visible state of a file or a directory: its size, or its names.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
     File(u64),
@@ -118,7 +118,7 @@ fn names(
     }
 }
 
-/// What a new session is granted of the blocks in which the inodes of `tree` lie.
+/// The grants of a new session on the blocks in which the inodes of `tree` lie.
 fn granted(shared: &Arc<SharedFs>, tree: &BTreeMap<InodeNumber, Shown>) -> BTreeMap<InodeNumber, Shown> {
     let mut reader = Writer::attach(shared);
     let blocks: BTreeMap<u64, InodeNumber> =
@@ -137,7 +137,7 @@ fn granted(shared: &Arc<SharedFs>, tree: &BTreeMap<InodeNumber, Shown>) -> BTree
     shown
 }
 
-/// What is sent is kept for who comes next: it must be what was committed last, each time.
+/// Parcels are kept for the next session: each must be the last commit, each time.
 #[test]
 fn who_comes_into_a_tree_again_is_granted_what_changed_meanwhile() {
     let seed = std::env::var("SEED").map_or(7, |seed| seed.parse().unwrap());

@@ -40,7 +40,7 @@ fn unlink(name: &[u8], inode: InodeNumber) -> Operation<'_> {
     Operation::Unlink { parent: ROOT, inode, name, orphan: false }
 }
 
-/// What is known of the slot's last call: its number, its value, where it ended.
+/// The record of the slot's last call: its number, its value, where it ended.
 fn known(shared: &SharedFs, slot: u16) -> Option<(u64, u64, u64)> {
     let record = shared.snapshot().unwrap().call(CallSlot { caller: CALLER, slot }).unwrap();
     record.map(|CallRecord { number, value, end, .. }| (number, value, end))

@@ -84,7 +84,7 @@ fn damage_journal(store: &Store, name: &[u8]) {
     }
 }
 
-/// What the metadata's journal lost is digested again, as far as the log still has it.
+/// Commits that the metadata's journal lost are digested again, as far as the log still has them.
 #[test]
 fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it() {
     let store = Store::new();
@@ -147,7 +147,7 @@ fn a_repair_that_was_broken_off_is_ended_by_the_next_which_tells_what_was_lost()
     assert_eq!(store.open().awaited().len(), 0, "what the program knows is of what was lost");
 }
 
-/// That a file is in mapped mode may be what was lost: what was stored by mappings lies nowhere else.
+/// The loss may be that a file is in mapped mode: content stored by mappings lies nowhere else.
 #[test]
 fn content_of_mapped_files_is_set_aside_where_a_journal_is_dropped() {
     let store = Store::new();

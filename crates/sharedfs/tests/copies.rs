@@ -57,7 +57,7 @@ fn open(path: &Path) -> MetadataStore {
     MetadataStore::open(path, Medium::Block).unwrap()
 }
 
-/// What a medium may do to a file. Says what it did.
+/// Damage that a medium may do to a file. Says which it was.
 fn harm(path: &Path, whole: &[u8], random: &mut fastrand::Rng) -> String {
     let write = |at: usize, bytes: &[u8]| {
         File::options().write(true).open(path).unwrap().write_all_at(bytes, at as u64).unwrap();

@@ -1,5 +1,5 @@
-//! A page of the metadata store that was damaged under the daemon: who needs it gets an error, and whoever only reads
-//! something else goes on.
+//! A page of the metadata store that was damaged under the daemon: a request that needs it gets an error, and a
+//! program that only reads something else goes on.
 
 use crate::common::*;
 use cuesta_format::InodeNumber;
@@ -85,7 +85,7 @@ fn a_damaged_page_of_metadata_ends_digests_and_not_the_daemon() {
     let mut other = Writer::attach(&shared);
     assert_eq!(other.acquire(ROOT, LeaseMode::Read).entries.len(), 2);
     assert!(matches!(other.request(&Request::Statfs { tree: InodeNumber::NONE }), Response::Statfs(_)));
-    // What somebody has who changed nothing is the next one's, as ever.
+    // A lease of a session that changed nothing goes to the next one, as ever.
     assert_eq!(other.acquire(file, LeaseMode::Read).record.size, 5000);
     assert_eq!(reader.resync().revoked, [file]);
     // What waits in the log of the writer cannot be had.

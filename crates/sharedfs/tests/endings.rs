@@ -1,4 +1,4 @@
-//! Crashes while a session ends whose process lives on: at no point may its segments become somebody else's.
+//! Crashes while a session ends whose process lives on: at no point may its segments become another session's.
 
 use crate::common::*;
 use cuesta_format::SegmentId;

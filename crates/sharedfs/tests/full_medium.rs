@@ -47,7 +47,7 @@ fn limit_files(bytes: Option<u64>) {
 fn fill(writer: &mut Writer, name: impl Fn(usize) -> u64) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     loop {
-        // As many as the log holds: scattered, they need more room than anybody foresees.
+        // As many as the log holds: scattered, they need more room than the daemon foresees.
         for _ in 0..1200 {
             let name = format!("{:0250}", name(names.len())).into_bytes();
             writer.file(&name);
@@ -194,7 +194,8 @@ fn damage_journal(store: &Store, name: &[u8]) -> bool {
     copies.iter().filter(|path| path.exists()).all(damage)
 }
 
-/// Who finds the medium full reads the journal again. What it held is known, is read on, and nothing is written over it.
+/// A transaction that finds the medium full reads the journal again. Its content is known, is read on, and nothing
+/// is written over it.
 #[test]
 fn a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left() {
     if !has_process("a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left") {
@@ -341,8 +342,9 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
     assert_eq!(grow(session, 0, 1), Response::Grown { offsets: vec![0] });
 }
 
-/// Further names of a file take room that nobody is credited with. A daemon that recovers them on a full medium finds
-/// enough after all, in smaller steps than the one before it; or it does not start, says why, and leaves them as they are.
+/// Further names of a file take room that no session is credited with. A daemon that recovers them on a full medium
+/// finds enough after all, in smaller steps than the one before it; or it does not start, says why, and leaves them
+/// as they are.
 #[test]
 fn recovery_on_a_full_medium_loses_nothing() {
     if !has_process("recovery_on_a_full_medium_loses_nothing") {

@@ -1,8 +1,8 @@
-//! Sessions that mean harm, beside an honest one on the same store: what they do costs them their own session at most. The
-//! honest one's files stay whole and can be read, its session goes on, and the store stays clean.
+//! Sessions that mean harm, beside an honest one on the same store: they lose their own session at most. The honest
+//! one's files stay whole and can be read, its session goes on, and the store stays clean.
 //!
-//! What processes of other users can try is in `served/tests/hostile.rs`; rubbish with valid checksums, in every kind of
-//! entry, in `recovery.rs`; bytes of chance, under guidance, in `fuzz`.
+//! `served/tests/hostile.rs` tests attacks by processes of other users; `recovery.rs` rubbish with valid checksums,
+//! in every kind of entry; `fuzz` bytes of chance, under guidance.
 
 use crate::common::*;
 use cuesta_format::operation::Attributes;
@@ -68,7 +68,7 @@ fn is_over(writer: &mut Writer) -> bool {
     writer.request(&Request::Resync) == Response::Failed(Refusal::SessionEnded)
 }
 
-/// A log spoke of any inode it knew the number of, whoever worked on that.
+/// A log spoke of any inode whose number it knew, even if another session worked on it.
 #[test]
 fn a_log_that_changes_what_its_session_does_not_hold_is_given_up_there() {
     type Forged = fn(&mut Writer, InodeNumber, InodeNumber);
@@ -169,7 +169,7 @@ fn renamed<'a>(
     Operation::Rename { parent, name, new_parent, new_name, inode, replaced, orphan: false, exchange: false }
 }
 
-/// What holds both directories may change both, and yet not what counts for whose quota.
+/// A session that holds both directories may change both, and yet not which quota an inode counts for.
 #[test]
 fn a_log_that_moves_something_out_of_a_quota_is_given_up_there() {
     type Forged = fn(&mut Writer, InodeNumber, InodeNumber);
@@ -258,7 +258,7 @@ fn an_unnamed_file_counts_for_the_quota_it_gets_its_first_name_under() {
     beside.finish(vec![writer]);
 }
 
-/// The same found in the middle of a batch: what came before it counts, what came behind it does not.
+/// The same found in the middle of a batch: entries before it count, entries behind it do not.
 #[test]
 fn what_a_forged_batch_said_before_is_kept_to_the_entry() {
     let mut beside = Beside::new();
@@ -306,7 +306,7 @@ fn who_may_only_read_changes_nothing_even_if_it_gave_that_back() {
     beside.finish(vec![hostile]);
 }
 
-/// What was granted to others to make was made by whoever came first, and their own log was given up for it.
+/// Numbers granted to one session were used first by another one, and the owner's log was given up for it.
 #[test]
 fn numbers_of_another_session_are_its_own() {
     let mut beside = Beside::new();
@@ -338,8 +338,8 @@ fn numbers_of_another_session_are_its_own() {
     beside.finish(vec![hostile, victim, unnamed]);
 }
 
-/// Whoever guessed the number of an inode that was not made yet was granted it, and its maker, who thinks it its own from
-/// the first, was not asked to let go of it any more.
+/// A session that guessed the number of an inode that was not made yet was granted it. Its maker, which thinks it
+/// its own from the first, was not asked to let go of it any more.
 #[test]
 fn an_inode_that_is_not_made_yet_is_granted_to_nobody() {
     let mut beside = Beside::new();
@@ -375,7 +375,7 @@ fn an_inode_that_is_not_made_yet_is_granted_to_nobody() {
     beside.finish(vec![maker, hostile]);
 }
 
-/// Two moves that are sound each, and a cycle together: whoever is second is wrong, whatever it had seen.
+/// Two moves that are sound each, and a cycle together: the second one is wrong, whatever its session had seen.
 #[test]
 fn two_sessions_do_not_build_a_cycle_of_directories() {
     let mut beside = Beside::new();
@@ -474,7 +474,7 @@ fn who_takes_all_there_is_leaves_others_what_they_need() {
         }
     }
     beside.goes_on("all that can be asked for");
-    // What was promised and is not used is taken back for who needs it.
+    // Unused promises are taken back for a session that needs them.
     let mut needy = Writer::attach_without_credit(&beside.shared);
     assert_eq!(needy.request(&Request::Credit { blocks: 300 }), Response::Done);
     let file = needy.file(b"needy");
@@ -506,7 +506,7 @@ fn what_a_session_never_retires_is_not_kept_for_ever() {
     beside.finish(vec![hostile]);
 }
 
-/// What a session lost and did not ask about was remembered once for each time it lost it.
+/// Each loss that a session did not ask about was remembered once for each time.
 #[test]
 fn what_is_lost_again_and_again_is_told_once() {
     let mut beside = Beside::new();

@@ -27,8 +27,9 @@ fn sealed(writer: &Writer, operation: &Operation<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A session had a digest begin, denied that there was anything in its log, and gave a lease back: whoever asked next was
-/// granted the file as it had been, and the digest changed it under a lease that let nobody.
+/// A session had a digest begin, denied that there was anything in its log, and gave a lease back. The next session
+/// that asked was granted the file as it had been, and the digest changed it under a lease that let no other
+/// session.
 #[test]
 fn what_is_given_back_while_a_digest_changes_it_is_granted_as_that_leaves_it() {
     const ROUNDS: u32 = 60;
@@ -73,8 +74,8 @@ fn what_is_given_back_while_a_digest_changes_it_is_granted_as_that_leaves_it() {
     }
 }
 
-/// A batch that has to be applied once more is read once more, and its session may have written something else there
-/// meanwhile: what was found foreign the first time said nothing of that.
+/// A batch that has to be applied once more is read once more, and its session may have written something else
+/// there meanwhile: the first look at foreign inodes said nothing of that.
 #[test]
 fn a_log_rewritten_between_two_looks_at_it_changes_nothing_of_others() {
     const ROUNDS: u32 = 150;
@@ -95,8 +96,8 @@ fn a_log_rewritten_between_two_looks_at_it_changes_nothing_of_others() {
         let own = hostile.file(own.as_bytes());
         hostile.file(taken.as_bytes());
         hostile.digest();
-        // First what is rewritten, then a name that is there already, which only a second look can tell, and behind that
-        // what is foreign at the first look.
+        // First the entry that is rewritten, then a name that is there already, which only a second look can
+        // tell, and behind that an inode that is foreign at the first look.
         let at = hostile.at;
         let data = b"forged";
         let variants = [own, one].map(|inode| sealed(&hostile, &Operation::Write { inode, offset: 0, data }));

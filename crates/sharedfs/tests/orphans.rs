@@ -10,7 +10,7 @@ use cuesta_sharedfs::{Ending, SharedFs};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// Inodes in use besides the root, and those that nobody in particular is said to keep.
+/// Inodes in use besides the root, and those kept for no session in particular.
 fn kept(shared: &SharedFs) -> (u64, usize) {
     let inodes = shared.totals().unwrap().inodes - 1;
     let rows = shared.snapshot().unwrap().orphans().unwrap();

@@ -1,4 +1,4 @@
-//! What is left after a kill, whatever the logs hold.
+//! The store after a kill, whatever the logs hold.
 
 use crate::common::*;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode};
@@ -200,7 +200,7 @@ fn list() -> Vec<u8> {
     encode(&whoms.map(|whom| Entry { whom, permissions: 5 }))
 }
 
-/// Rubbish with valid checksums: each is rejected, the prefix stays, the session is over, nobody else suffers.
+/// Rubbish with valid checksums: each is rejected, the prefix stays, the session is over, no other suffers.
 #[test]
 fn entries_that_make_no_sense_are_rejected_without_harm() {
     type Rubbish = fn(&mut Writer, InodeNumber, InodeNumber);
@@ -448,7 +448,7 @@ pub fn name_another_boot(tier: &Path) {
     }
 }
 
-/// A number is another process's after the machine has started anew: nobody waits for that one.
+/// A number is another process's after the machine has started anew: no daemon waits for that one.
 #[test]
 fn only_in_the_same_boot_are_programs_awaited() {
     let program = Program::start();

@@ -26,7 +26,8 @@ fn a_conflict_fences_the_holder_and_keeps_its_prefix() {
     assert_eq!(grant.entries.len(), 1);
     assert!(first.generation() > generation);
 
-    // What the first writes under its old lease is void, though it is complete and its checksum is right.
+    // Entries that the first writes under its old lease are void, though they are complete and their checksums
+    // are right.
     first.file(b"void");
     let resynced = first.resync();
     assert_eq!((resynced.accepted, resynced.resume), (accepted, accepted));
@@ -117,8 +118,8 @@ fn what_does_not_exist_is_not_leased() {
     assert!(matches!(writer.request(&lookup(ROOT, b"a/b")), Response::Failed(Refusal::Invalid(_))));
 }
 
-/// What was granted ahead is its session's, whether it made something of it or not; and that a log was recovered which speaks
-/// of none of it changes nothing.
+/// Numbers granted ahead are their session's, whether it made something of them or not. Recovering a log that
+/// speaks of none of them changes nothing.
 #[test]
 fn inode_numbers_granted_before_a_kill_are_granted_to_nobody_after_it() {
     let store = Store::new();
@@ -291,7 +292,7 @@ fn a_session_that_cuts_its_log_short_hurts_itself_only() {
     other.cut_segment(3, 0);
     assert_eq!(other.request(&Request::Detach), Response::Done);
     assert!(find(&shared, "alive").is_some());
-    // What was cut short is never handed out again.
+    // Numbers that were cut short are never handed out again.
     let next = Writer::attach(&shared);
     for slot in 0..u64::from(next.geometry.ring_slots) {
         next.read_raw(LogPosition((slot + 1) * next.geometry.segment_bytes - 1));
@@ -380,7 +381,7 @@ fn credit_is_granted_ahead_while_there_is_plenty() {
     assert_eq!(totals.blocks - totals.blocks_free, 10 + 64, "what it was promised is free again");
 }
 
-/// A fence that is settled is told without a digest that may be going on for somebody else.
+/// A fence that is settled is told without a digest that may be going on for another session.
 #[test]
 fn what_needs_no_digest_is_answered_while_one_runs() {
     let store = Store::new();
@@ -411,8 +412,8 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
     writer.digest();
 }
 
-/// What the threads of an old daemon's connections did at last went over what the next one had written: redb found its
-/// primary corrupted.
+/// The last steps of an old daemon's connection threads went over the next daemon's writes: redb found its primary
+/// corrupted.
 #[test]
 fn a_store_that_was_left_writes_nothing_any_more() {
     let store = Store::new();
@@ -448,7 +449,7 @@ fn a_store_that_was_left_writes_nothing_any_more() {
     assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
 }
 
-/// The same when nobody asks the old one for anything, and it is only let go of.
+/// The same when no client asks the old one for anything, and it is only let go of.
 #[test]
 fn letting_go_of_a_store_that_was_left_is_nothing_to_the_next_daemon() {
     let store = Store::new();
@@ -476,8 +477,8 @@ fn letting_go_of_a_store_that_was_left_is_nothing_to_the_next_daemon() {
     assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
 }
 
-/// Who is waited for went on writing for as long as a digest took that was going on, and what it wrote had to be digested
-/// behind that.
+/// A holder that others waited for went on writing for as long as a running digest took, and its entries had to be
+/// digested behind that.
 #[test]
 fn who_is_waited_for_stands_still_while_a_digest_goes_on() {
     let store = Store::new();

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SESSIONS: u8 = 3;
 const FILES: usize = 150;
 
-/// Makes files under the protocol of a client: what was written while the generation moved counts only if it was accepted.
+/// Makes files under the protocol of a client: entries written while the generation moved count only if they were
+/// accepted.
 fn make_files(writer: &mut Writer, number: u8) -> Vec<String> {
     let mut made = Vec::new();
     while made.len() < FILES {

@@ -14,7 +14,7 @@ impl Lmdb {
     pub fn open(layout: Layout, path: &Path) -> Result<Lmdb, Failure> {
         let mut options = heed::EnvOpenOptions::new();
         options.map_size(MAPPED_BYTES).max_dbs(4);
-        // SAFETY: nobody else has the file, and the flag names it instead of a folder.
+        // SAFETY: no other process has the file, and the flag names it instead of a folder.
         let environment = unsafe {
             options.flags(heed::EnvFlags::NO_SUB_DIR);
             options.open(path)?

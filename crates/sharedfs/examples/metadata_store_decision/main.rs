@@ -282,7 +282,7 @@ struct Case {
     cache_bytes: usize,
 }
 
-/// What the measurement asks of an engine.
+/// The operations that the measurement asks of an engine.
 trait Store {
     /// One transaction: all of a batch.
     fn digest(&self, batch: &Batch) -> Result<(), Failure>;

@@ -1,4 +1,4 @@
-//! Memory that a burst of work left free goes back to the kernel when nobody needs anything.
+//! Memory that a burst of work left free goes back to the kernel when the daemon is idle.
 //!
 //! For each inode and name of a batch a digest makes and drops some hundred bytes, beside what stays: the C library
 //! keeps the pages around what stays, on each of the heaps that threads got from it. Behind a million new files that was a
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// So many entries digested leave something that is worth the milliseconds it takes to look for it.
 const ENTRIES_LEAST: u64 = 16 << 10;
 
-/// What was digested when memory was last given back.
+/// Entries digested when memory was last given back.
 #[derive(Debug, Default)]
 pub(crate) struct IdleMemory {
     entries: AtomicU64,
@@ -22,8 +22,8 @@ impl IdleMemory {
             return;
         }
         self.entries.store(entries, Ordering::Relaxed);
-        // SAFETY: any thread may call it at any time; it touches nothing that is in use. What it answers, whether there
-        // was something, is of no interest.
+        // SAFETY: any thread may call it at any time; it touches nothing that is in use. Its answer, whether
+        // there was something, is of no interest.
         unsafe { libc::malloc_trim(0) };
     }
 }

@@ -33,12 +33,12 @@ impl SharedFs {
         self.watched_orphans.load(Ordering::Relaxed) > 0
     }
 
-    /// Removes inodes without a name that nobody has open any more. Says whether there were any.
+    /// Removes inodes without a name that no program has open any more. Says whether there were any.
     pub(crate) fn look_for_closed(&self) -> Result<bool, Error> {
         Ok(self.watches_orphans() && self.remove_closed(&mut self.digester.lock())?)
     }
 
-    /// The same, by who sees to it that no digest runs.
+    /// The same, with the digester at hand, so that no digest runs.
     pub(crate) fn remove_closed(&self, digester: &mut Digester) -> Result<bool, Error> {
         if self.storage().recovering || digester.orphans.watched() == 0 {
             return Ok(false);
@@ -60,7 +60,8 @@ impl SharedFs {
         Ok(!gone.is_empty())
     }
 
-    /// Who has leases on inodes, or may have entries about them in its log; and on which it has one.
+    /// Sessions that have leases on inodes, or may have entries about them in their logs; and the inodes each
+    /// has a lease on.
     fn involved(&self, inodes: &[InodeNumber]) -> BTreeMap<SessionId, Vec<InodeNumber>> {
         let core = self.core.lock();
         let mut involved: BTreeMap<SessionId, Vec<InodeNumber>> = BTreeMap::new();
@@ -73,8 +74,9 @@ impl SharedFs {
         involved
     }
 
-    /// Takes the leases on inodes for nobody, where nobody but `session`, whose log is digested, has one. Answers those that nobody
-    /// has open or can open before the digester is free; and the others.
+    /// Takes the leases on inodes for no session, where no other session than `session` has one. The log of
+    /// `session` is digested. Answers those that no program has open or can open before the digester is free;
+    /// and the others.
     fn withdraw(&self, inodes: Vec<InodeNumber>, session: SessionId) -> (Vec<InodeNumber>, Vec<InodeNumber>) {
         let now = self.opened.elapsed();
         let mut core = self.core.lock();
@@ -93,7 +95,7 @@ impl SharedFs {
         (gone, left)
     }
 
-    /// Those that nobody has open.
+    /// Those that no program has open.
     fn closed(&self, mut inodes: Vec<InodeNumber>) -> Vec<InodeNumber> {
         let openers = self.openers(SessionId::NOBODY);
         inodes.retain(|&inode| !openers.have(inode));
@@ -119,7 +121,8 @@ impl SharedFs {
         Ok(())
     }
 
-    /// The session ends: what was kept for it goes, unless somebody else has it open or may have written to it.
+    /// The session ends: inodes kept for it go, unless another program has them open or may have written to
+    /// them.
     pub(crate) fn release_orphans(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
         let kept = digester.orphans.of(session);
         if kept.is_empty() {

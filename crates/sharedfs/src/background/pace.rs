@@ -1,11 +1,11 @@
-//! Work that anybody may cause by a question, and that costs others: it is done a part of the time at most.
+//! Work that any client may cause by a question, and that costs others: it is done a part of the time at most.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// So many times as long as the work took nobody causes it again.
+/// For so many times as long as the work took, no question causes it again.
 const PAUSE_TIMES: u32 = 10;
-/// But no longer than this: what was waited for is not work.
+/// But no longer than this: waiting is not work.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// When it may be done again.

@@ -9,7 +9,7 @@ use cuesta_format::superblock::Superblock;
 use cuesta_media::Node;
 use std::time::Instant;
 
-/// Made at a time: nobody waits longer than the medium takes for so much.
+/// Made at a time: no session waits longer than the medium takes for so much.
 const METADATA_STEP_BYTES: u64 = 4 << 20;
 /// Control pages made ahead of the sessions that get them: programs come one after the other, or a few at once.
 const SPARE_CONTROLS: usize = 4;
@@ -35,7 +35,7 @@ impl SharedFs {
         let spare = blocks * u64::from(self.options.spare_arenas);
         if let Some(node) = self.lacking_memory(spare) {
             return match self.grow(node, || self.lacking_memory(spare).is_none()) {
-                // Nothing can be made ready, and whoever needs it is told so.
+                // Nothing can be made ready, and the session that needs it is told so.
                 Err(Error::NoSpace) => Ok(false),
                 grown => grown,
             };
@@ -55,7 +55,7 @@ impl SharedFs {
         self.options.spare_segments as usize * self.nodes.all().count().max(1)
     }
 
-    /// Makes a segment, a file of the tier that nobody knows yet.
+    /// Makes a segment, a file of the tier that has no owner yet.
     pub(crate) fn make_segment(&self, id: SegmentId, node: Option<Node>) -> Result<Segment, Error> {
         if self.is_left() {
             return Err(MetadataError::Left.into());

@@ -1,9 +1,10 @@
 //! Whether a log that breaks off was damaged, and what it lost: the judgement of recovery, of `cuesta fsck` and of a running daemon
 //! (docs/decisions/0045).
 //!
-//! A crash leaves of a log all that was acknowledged, and of the rest anything. So a log that ends before its mark was damaged. Marks
-//! lie behind the end, in entries of the log or its commit file, and in the file of marks. What was lost the headers behind the end
-//! tell, as far as they are there: nothing is replayed from behind a hole, for what stood in it is not known.
+//! A crash leaves every acknowledged entry of a log, and anything of the rest. So a log that ends before its mark
+//! was damaged. Marks lie behind the end, in entries of the log or its commit file, and in the file of marks. The
+//! headers behind the end tell of the losses, as far as they are there. Nothing is replayed from behind a hole,
+//! because the entries in it are unknown.
 
 use crate::sessions::{CommitFile, LogFiles, MarksRead};
 use cuesta_format::entry::{EntryKind, Salt, VerifiedHeader};
@@ -20,7 +21,7 @@ const STEP_BYTES: u64 = 4 << 20;
 
 /// A log behind whose valid entries something may be missing.
 pub(crate) struct BrokenLog<'a> {
-    /// Whose it is, and its slot of the session table.
+    /// Its session, and its slot of the session table.
     pub(crate) session: SessionId,
     pub(crate) slot: u32,
     /// Its bytes: of its own pages, of its commit file, and its mark.
@@ -32,10 +33,10 @@ pub(crate) struct BrokenLog<'a> {
     pub(crate) end: LogPosition,
 }
 
-/// What a damaged log lost.
+/// The losses of a damaged log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLoss {
-    /// Whose it was.
+    /// Its session.
     pub session: SessionId,
     /// It is whole up to here,
     pub end: LogPosition,
@@ -76,7 +77,7 @@ impl fmt::Display for LogLoss {
 }
 
 impl BrokenLog<'_> {
-    /// What is to be found behind the end.
+    /// Headers and marks behind the end.
     fn behind(&self) -> io::Result<Behind> {
         let mut behind = Behind::default();
         behind.add_mark(self.marks, self.slot, self.salt);
@@ -99,8 +100,8 @@ impl BrokenLog<'_> {
         Ok(behind)
     }
 
-    /// What it lost, if it was damaged. A process that lives may go on with the log meanwhile: whoever is told of a loss looks once
-    /// more whether the log still ends where it did.
+    /// The losses, if it was damaged. A process that lives may go on with the log meanwhile: a caller that is
+    /// told of a loss looks once more whether the log still ends where it did.
     pub(crate) fn loss(&self) -> io::Result<Option<LogLoss>> {
         let behind = self.behind()?;
         let is_cut = !behind.has_mark && self.files.lacks(self.end);

@@ -1,8 +1,9 @@
-//! What damaged logs lost, until somebody was told by `cuesta fsck --repair` (docs/decisions/0045).
+//! Losses of damaged logs, until `cuesta fsck --repair` told them (docs/decisions/0045).
 //!
-//! Recovery digests a damaged log as far as it is whole and goes on, for programs need the rest of the store. What it lost stays written
-//! down beside the store: `cuesta fsck` calls the store damaged for it, and reads of the files concerned fail (EIO), because they hold
-//! less than was acknowledged. A file that is cut to nothing, or removed, is whole again.
+//! Recovery digests a damaged log as far as it is whole and goes on, because programs need the rest of the store.
+//! The losses stay written down beside the store. `cuesta fsck` calls the store damaged for them, and reads of the
+//! files concerned fail (EIO), because they hold less than was acknowledged. A file that is cut to nothing, or
+//! removed, is whole again.
 //!
 //! Two files hold the same lines, so that no block that is lost takes both. A line begins with its checksum:
 //! `CHECKSUM file INODE SIZE`, or `CHECKSUM log` and words for people.
@@ -20,7 +21,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the two files hold.
+/// The content of the two files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
     /// Damaged logs, in words.
@@ -101,7 +102,7 @@ pub(crate) fn forget_all(tier: &Path) -> Result<(), Error> {
     Lines::default().write(tier)
 }
 
-/// What the daemon knows of it.
+/// The losses, as the daemon knows them.
 #[derive(Debug)]
 pub(crate) struct Lost {
     tier: PathBuf,

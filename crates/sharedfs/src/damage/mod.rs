@@ -1,4 +1,4 @@
-//! Damage: what a medium or a repair lost, who is told of it, and the offline checker.
+//! Damage: losses of a medium or a repair, how people are told of them, and the offline checker.
 //!
 //! | file | idea |
 //! |---|---|

@@ -18,7 +18,7 @@ const BLOCKS_AT_ONCE: u64 = 4096;
 const SUSPECTS_MAX: usize = 1000;
 
 impl SharedFs {
-    /// Looks at content of files from a place on, for a while. What lies in logs is digested first.
+    /// Looks at content of files from a place on, for a while. All logs are digested first.
     pub(crate) fn scrub(&self, from: ScrubPlace) -> Result<Response, Trouble> {
         if from == ScrubPlace::default() {
             self.digest_everything()?;

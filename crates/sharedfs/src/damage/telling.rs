@@ -27,7 +27,8 @@ impl SharedFs {
         Ok(())
     }
 
-    /// A log lost what was acknowledged: that is told, and kept until somebody was told by `cuesta fsck --repair`.
+    /// A log lost acknowledged entries: the daemon's log tells that. It is kept until `cuesta fsck --repair`
+    /// told it, too.
     pub(crate) fn tell_log_loss(&self, loss: &LogLoss) -> Result<(), Error> {
         let paths: Vec<String> = loss
             .files

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 /// Files that were told of are remembered up to so many.
 const TOLD_MAX: usize = 4096;
 
-/// Damaged files that the log was told of: a path costs a look at all names, and who reads one may do so again and again.
+/// Damaged files that the daemon's log was told of: a path costs a look at all names, and a program may read such a
+/// file again and again.
 #[derive(Debug, Default)]
 pub(crate) struct ToldDamage(Mutex<BTreeSet<InodeNumber>>);
 

@@ -11,7 +11,7 @@ pub(crate) fn is_untold(tier: &Path) -> bool {
     tier.join(REPAIR_FILE).exists()
 }
 
-/// The report of a check was told to somebody: what was lost is no news any more, and the store may be opened.
+/// The report of a check was told to people: the losses are no news any more, and the store may be opened.
 pub fn told(tier: &Path) -> Result<(), Error> {
     match std::fs::remove_file(tier.join(REPAIR_FILE)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -18,7 +18,7 @@ use hashbrown::HashSet;
 use std::cell::{LazyCell, OnceCell, RefCell};
 use std::io::ErrorKind;
 
-/// What a batch did.
+/// The result of a batch.
 #[derive(Debug)]
 pub struct Batch {
     /// Where it started.
@@ -50,21 +50,21 @@ pub struct Digester {
     copied: usize,
     view: View,
     resolver: Resolver,
-    /// What the last batch placed.
+    /// Everything the last batch placed.
     pub placements: Placements,
     reservation: Reservation,
-    /// What the log of the batch says something of, and must not.
+    /// Inodes that the log of the batch changes, and must not.
     foreign: HashSet<InodeNumber>,
     /// Inodes without a name.
     pub orphans: Orphans,
-    /// Sessions that are over, whose rows the next transaction removes.
+    /// Ended sessions. The next transaction removes their rows.
     pub ended: Vec<SessionId>,
 }
 
 /// Bytes read behind what a session says is complete, to find the break.
 const BREAK_BYTES: u64 = 8 << 10;
-/// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: somebody may wait
-/// for its end. Nobody waits for a part of a recovery.
+/// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: a session may
+/// wait for its end. No session waits for a part of a recovery.
 const TOUCHED_MAX: usize = 64 << 10;
 /// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
 const SET_ASIDE_MAX: usize = 64;
@@ -118,7 +118,7 @@ impl Digester {
         let mut entries_max = u64::MAX;
         let mut trusting = true;
         if storage.metadata.is_read_only() {
-            // Who did nothing loses nothing: only what cannot be kept is an error.
+            // A log without entries loses nothing: only entries that cannot be kept are an error.
             self.forget(trusting);
             let scanned =
                 self.scan(storage, &storage.metadata.read()?, log, until, bytes_max, entries_max)?;

@@ -1,4 +1,5 @@
-//! What was committed before a batch: the metadata store's snapshot, and what other sessions have open or leased.
+//! The committed state before a batch: the metadata store's snapshot, and the inodes that other sessions have open
+//! or leased.
 
 use super::orphans::Orphans;
 use super::storage::Storage;

@@ -150,7 +150,7 @@ impl Digester {
         Ok(())
     }
 
-    /// Keeps inodes without names that were kept for `session` for nobody in particular.
+    /// Inodes without names that were kept for `session` are kept for no session in particular from now on.
     pub fn leave_orphans(
         &mut self,
         storage: &Storage<'_>,

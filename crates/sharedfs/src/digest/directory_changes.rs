@@ -1,8 +1,9 @@
-//! What changed in directories that several sessions change in turns, for who knew all names when it lost its lease: it needs
-//! no more than what came after.
+//! Changes of directories that several sessions change in turns. A session that knew all names when it lost its
+//! lease needs no more than the changes since then.
 //!
-//! Noted as digests commit it, from the moment somebody was fenced for a directory until nobody has asked for a while. All
-//! a version says is how many changes had been noted; no session goes by one of another daemon.
+//! Digests note them as they commit, from the moment a session was fenced for a directory until none has asked for
+//! a while. A version says how many changes had been noted, and nothing else. No session goes by one of another
+//! daemon.
 
 use crate::metadata::Dirent;
 use cuesta_format::InodeNumber;
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 
 /// Changes kept of one directory, at most,
 const CHANGES_MAX: usize = 16 << 10;
-/// and of all together: what is more costs the least wanted directory its place.
+/// and of all together: more changes cost the least wanted directory its place.
 const CHANGES_MAX_IN_ALL: usize = 64 << 10;
 /// Directories followed at once.
 const DIRECTORIES_MAX: usize = 256;
-/// A directory nobody asked for that long is not followed any more.
+/// A directory that no session asked for that long is not followed any more.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// A name that was made, changed or taken away.
@@ -31,7 +32,7 @@ struct Change {
 
 #[derive(Debug)]
 struct Followed {
-    /// What is noted of it begins behind this version.
+    /// The noted changes begin behind this version.
     since: u64,
     changes: VecDeque<Change>,
     asked: Instant,
@@ -51,7 +52,8 @@ pub(crate) struct DirectoryChanges {
 }
 
 impl DirectoryChanges {
-    /// The version the shared area has now, for who loses its lease on `directory`. From here on its changes are noted.
+    /// The version the shared area has now, for the session that loses its lease on `directory`. From here on
+    /// the directory's changes are noted.
     pub(crate) fn follow(&self, directory: InodeNumber) -> u64 {
         let mut inner = self.inner.lock();
         let asked = Instant::now();
@@ -63,7 +65,7 @@ impl DirectoryChanges {
         if inner.directories.len() >= DIRECTORIES_MAX {
             inner.drop_least_wanted();
         }
-        // What changed while it was not followed lies before this.
+        // Changes from before it was followed lie before this.
         inner.version += 1;
         let version = inner.version;
         inner.directories.insert(directory, Followed { since: version, changes: VecDeque::new(), asked });
@@ -121,7 +123,7 @@ impl DirectoryChanges {
     }
 }
 
-/// A name as it is sent to who catches up.
+/// A name as it is sent to a session that catches up.
 pub(crate) fn entry(name: &[u8], now: Option<Dirent>) -> DirectoryEntry {
     let (inode, kind) = now.map_or((InodeNumber::NONE, 0), |dirent| (dirent.inode, dirent.kind as u8));
     DirectoryEntry { name: name.to_vec(), inode, kind }

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// A session's log, as a digest needs to know it.
 #[derive(Clone, Debug)]
 pub struct LogView {
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
     /// Its segments.
     pub files: LogFiles,
@@ -21,13 +21,14 @@ pub struct LogView {
     pub lease_generation: LeaseGeneration,
     /// Where the digest goes on.
     pub from: LogPosition,
-    /// What the session says is complete: a hint.
+    /// How far the log is complete, as the session says: a hint.
     pub completed: LogPosition,
-    /// What lies before this was acknowledged: a log that ends earlier was damaged.
+    /// Every entry before this was acknowledged: a log that ends earlier was damaged.
     pub whole: LogPosition,
     /// Nothing from here on is digested: it depends on what another log lost.
     pub cut: Option<LogPosition>,
-    /// What lies before this is on the disk, as the session says, in its log or its commit file (medium `block`).
+    /// Everything before this is on the disk, as the session says, in its log or its commit file (medium
+    /// `block`).
     pub durable: LogPosition,
     /// Inode numbers its new inodes may have.
     pub numbers: Range<u64>,
@@ -44,8 +45,8 @@ pub struct LogView {
 /// How far a digest goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Up to what is on the disk, if there is any of it: what is written over in place by that needs no wait before it. Else as far as
-    /// the next.
+    /// Up to the entries that are on the disk, if any are: content of theirs that is written over in place
+    /// needs no wait before it. Else as far as the next.
     Durable,
     /// Up to what the session says is complete.
     Completed,

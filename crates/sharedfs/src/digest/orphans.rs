@@ -1,5 +1,6 @@
-//! Inodes without a name, each with whom it is kept for: the session that took its last name while it had it open, and
-//! says so when it has closed it; or nobody in particular, while it can be seen that somebody has it open.
+//! Inodes without a name. Each is kept for the session that took its last name while it had the inode open: its log
+//! says when it has closed it. Or it is kept for no session in particular, while the daemon can see that a program
+//! has it open.
 
 use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashMap;
@@ -12,7 +13,7 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// Whom it is kept for.
+    /// The session it is kept for.
     #[must_use]
     pub fn holder(&self, inode: InodeNumber) -> Option<SessionId> {
         self.holders.get(&inode).copied()
@@ -28,7 +29,7 @@ impl Orphans {
         self.watched -= usize::from(before == Some(SessionId::NOBODY));
     }
 
-    /// Those kept for a session, or for nobody in particular.
+    /// Those kept for a session, or for none in particular.
     #[must_use]
     pub fn of(&self, holder: SessionId) -> Vec<InodeNumber> {
         let kept = self.holders.iter().filter(|&(_, &other)| other == holder);
@@ -40,7 +41,7 @@ impl Orphans {
         self.holders.iter().map(|(&inode, &holder)| (inode, holder))
     }
 
-    /// How many are kept for nobody in particular.
+    /// How many are kept for no session in particular.
     #[must_use]
     pub fn watched(&self) -> usize {
         self.watched

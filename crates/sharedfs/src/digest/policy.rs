@@ -1,10 +1,13 @@
-//! Policy: whose log is digested next, and when.
+//! Policy: which log is digested next, and when.
 //!
-//! A log that is longer than the kick threshold (half a commit file, where it has one: behind that only its pages would
-//! be left for what is waited for), or may hold half of the entries its session may leave undigested, is
-//! digested at once, the longest first, so that no writer waits for space while a short log is served; so is one whose
-//! writer waits, however short it is. The others wait until no log was that for the idle time: what is written once more
-//! meanwhile is never copied.
+//! A log is digested at once, the longest first, if
+//! - it is longer than the kick threshold (half a commit file, where it has one: behind that only the log's own
+//! pages would be left for writes that wait for the disk),
+//! - it may hold half of the entries its session may leave undigested, or
+//! - its writer waits, however short it is.
+//!
+//! So no writer waits for space while a short log is served. The others wait until no log was any of that for the
+//! idle time: a file that is written once more meanwhile is copied once.
 
 use crate::store::Options;
 use cuesta_format::SessionId;
@@ -12,10 +15,10 @@ use cuesta_format::entry::ENTRY_ALIGNMENT;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// What a log holds that is not digested.
+/// The part of a log that is not digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// Whose log.
+    /// The log's session.
     pub session: SessionId,
     /// How much.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! What a digest works on, and what it asks about other sessions.
+//! The store, as a digest works on it, and the digest's questions about other sessions.
 
 use super::directory_changes::DirectoryChanges;
 use crate::Error;
@@ -14,7 +14,7 @@ use cuesta_media::Node;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-/// What a digest works on.
+/// The store, as a digest works on it.
 pub struct Storage<'a> {
     /// Sizes.
     pub geometry: Geometry,
@@ -26,15 +26,15 @@ pub struct Storage<'a> {
     pub arenas: &'a Arenas,
     /// Blocks and promises.
     pub space: &'a Mutex<Space>,
-    /// What the kernel has in the place of pipes and sockets.
+    /// Stand-ins for pipes and sockets.
     pub stand_ins: &'a StandIns,
-    /// What the kernel has in the place of files in mapped mode.
+    /// The kernel's files of files in mapped mode.
     pub mapped: &'a MappedFiles,
-    /// What changed in directories that sessions change in turns.
+    /// Changes of directories that sessions change in turns.
     pub(crate) directory_changes: &'a DirectoryChanges,
     /// What damaged logs lost.
     pub(crate) lost: &'a Lost,
-    /// Who else has something to do with an inode.
+    /// Other sessions, which may have something to do with an inode.
     pub others: &'a dyn Others,
     /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
     pub recovering: bool,
@@ -42,7 +42,7 @@ pub struct Storage<'a> {
 
 /// What sessions other than the one whose log is digested have to do with inodes.
 pub(crate) trait Others {
-    /// What is open in sessions but `session`, and by descriptors.
+    /// Inodes that are open in sessions but `session`, or by descriptors.
     fn openers(&self, session: SessionId) -> Openers<'_>;
 
     /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.

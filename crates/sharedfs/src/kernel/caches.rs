@@ -1,5 +1,5 @@
-//! What the kernel keeps of a mount's files: attributes, names and content, each for as long as the mount's session has
-//! the lease (`cuesta_fuse`, `keeping`).
+//! The kernel's caches of a mount's files: attributes, names and content. It keeps each for as long as the mount's
+//! session has the lease (`cuesta_fuse`, `keeping`).
 //!
 //! A session sees by itself that it lost a lease: the generation it looks at has moved. The kernel looks at nothing. So a
 //! mount's session hands over a descriptor of the mount. The daemon tells the kernel through it which inodes are doubtful,
@@ -11,7 +11,7 @@
 //! |---|---|
 //! | a fence | wait for names; move the generation; tell the kernel; revoke the lease; grant it to the other |
 //! | leases given back | wait for names; tell the kernel; drop the leases |
-//! | a session loses all leases, or its mount may be gone | drop them; for the kernel's term no session gets any: what the kernel was told ends by itself |
+//! | a session loses all leases, or its mount may be gone | drop them; for the kernel's term no session gets any, because the kernel's knowledge ends by itself |
 //! | another daemon | if there were mounts, no session gets a lease for the term |
 
 use crate::sessions::Control;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the kernel is told by a mount holds no longer than this.
+/// The kernel believes a mount's answers no longer than this.
 pub const KERNEL_TERM: Duration = Duration::from_secs(1);
 /// In the store while a session is a mount's: the next daemon finds it there.
 pub(super) const MARK_FILE: &str = "mounts";
@@ -40,7 +40,7 @@ pub(crate) struct KernelCache {
     device: Arc<OwnedFd>,
 }
 
-/// Says that somebody is about to take these from a mount's session, until it is dropped.
+/// Says that the daemon is about to take these from a mount's session, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     control: Arc<Control>,
@@ -81,7 +81,7 @@ impl KernelCache {
         (is_device && number == FUSE_DEVICE).then(|| KernelCache { device: Arc::new(device) })
     }
 
-    /// What the kernel knows of these holds no more.
+    /// The kernel's knowledge of these holds no more.
     pub(super) fn doubt(&self, inodes: impl IntoIterator<Item = InodeNumber>) {
         // It knows no such inode, or the mount is gone: so much the better.
         for inode in inodes {
@@ -90,7 +90,7 @@ impl KernelCache {
     }
 }
 
-/// Until when kernels may believe what nobody can take back.
+/// Until when kernels may believe answers that cannot be taken back.
 #[derive(Debug, Default)]
 pub(crate) struct Doubt {
     until_ns: AtomicU64,

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// What `stat` counts blocks in.
 const SECTOR_BYTES: u64 = 512;
-/// So many files are looked at whenever somebody asks what they take; more of them, now and then.
+/// So many files are looked at each time their blocks are asked for; more of them, now and then.
 const LOOKED_AT_ONCE_MAX: usize = 16;
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -45,7 +45,7 @@ pub(crate) struct MappedFiles {
     pub(super) counted: Mutex<Counted>,
 }
 
-/// What the files take.
+/// The blocks of the files.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     /// Files, and the blocks of the store's that each has besides.
@@ -93,8 +93,8 @@ impl MappedFiles {
         counted.beyond
     }
 
-    /// Blocks that files take beyond those they have in the arenas, by who is charged for them and is asked for. The snapshot
-    /// was taken with the quotas locked, and they are: so no file goes that counts in it.
+    /// Blocks that files take beyond those they have in the arenas, by payer, for the payers asked for. The
+    /// snapshot was taken with the quotas locked, and they are: so no file goes that counts in it.
     pub(crate) fn beyond_of(
         &self,
         snapshot: &Snapshot,
@@ -147,7 +147,7 @@ impl MappedFiles {
         Ok(())
     }
 
-    /// The inode is gone. Who has the file mapped keeps the memory.
+    /// The inode is gone. A process that has the file mapped keeps the memory.
     pub(crate) fn forget(&self, record: &InodeRecord) {
         if record.mapped {
             self.count_no_more(record.inode);
@@ -181,7 +181,8 @@ impl MappedFiles {
         mapped_files::settle_names(&self.references, self.medium).map_err(failed)
     }
 
-    /// A file that is not there is somebody's damage, and there is nowhere else to put what was logged.
+    /// If the file is missing, it was damaged from outside, and there is nowhere else to put the logged
+    /// content.
     fn open_to_write(&self, inode: InodeNumber) -> Result<Option<OwnedFd>, Error> {
         let file = mapped_files::open(&self.references, inode).map_err(failed)?;
         if file.is_none() {

@@ -28,7 +28,8 @@ struct Plan {
 }
 
 impl SharedFs {
-    /// Puts a file in mapped mode. Nobody but who asks has a lease on it, and no log holds anything of it.
+    /// Puts a file in mapped mode. Only the session that asks has a lease on it, and no log holds anything of
+    /// it.
     pub(crate) fn begin_mapped(&self, inode: InodeNumber) -> Result<(), Trouble> {
         let _no_digest = self.digester.lock();
         let mut transaction = self.metadata.begin()?;
@@ -46,7 +47,8 @@ impl SharedFs {
             return Err(error.into());
         }
         transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
-        // Of a commit that fails nobody knows what it did: the file stays, and is swept away if nothing says that it counts.
+        // It is unknown what a commit that fails did: the file stays, and is swept away if nothing says that
+        // it counts.
         transaction.commit()?;
         self.mapped.count(&stored.record);
         Ok(())
@@ -78,8 +80,8 @@ impl SharedFs {
         self.mapped.settle_new(file)
     }
 
-    /// Ends mapped mode if nobody has the file mapped and there is room for it. No log holds anything of it: whoever
-    /// might have logged something had it mapped, or was fenced.
+    /// Ends mapped mode if no program has the file mapped and there is room for it. No log holds anything of
+    /// it: a session that might have logged something had it mapped, or was fenced.
     pub(crate) fn end_mapped(&self, inode: InodeNumber) -> Result<(), Error> {
         let _no_digest = self.digester.lock();
         let Some(stored) = self.metadata.read()?.inode(inode)?.filter(|stored| stored.record.mapped) else {
@@ -105,7 +107,7 @@ impl SharedFs {
             ..stored.record
         };
         let mut reservation = Reservation::default();
-        // What it takes beyond its blocks is what it is about to get.
+        // Its blocks beyond those in the arenas are the blocks it is about to get.
         self.mapped.count_as_ending(inode);
         let plan = loop {
             match self.copy_back(&file, inode, &mut reservation) {
@@ -124,7 +126,7 @@ impl SharedFs {
             Some(plan) => self.commit_end(&record, &plan, &mut reservation).map(|()| true),
             None => Ok(false),
         });
-        // Who counts by what was committed before still needs the file.
+        // A count by the last commit but one still needs the file.
         let _nobody_counts = self.quotas.lock();
         self.mapped.counted.lock().ending = None;
         if !matches!(ended, Ok(true)) {
@@ -221,7 +223,7 @@ impl SharedFs {
         Ok(true)
     }
 
-    /// Some of `wanted` blocks that are promised to nobody.
+    /// Some of `wanted` blocks that are promised to no session.
     fn take_blocks(&self, wanted: u64, reservation: &mut Reservation) -> Result<Option<Run>, Error> {
         while self.room() < wanted {
             if !self.grow(None, || self.room() >= wanted)? {

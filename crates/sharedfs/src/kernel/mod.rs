@@ -1,4 +1,4 @@
-//! What the kernel keeps for the store: caches of mounts, files in mapped mode, pipes and sockets, passed descriptors.
+//! The kernel's part of the store: caches of mounts, files in mapped mode, pipes and sockets, passed descriptors.
 //!
 //! | file | idea |
 //! |---|---|

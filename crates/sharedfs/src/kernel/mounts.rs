@@ -26,8 +26,8 @@ impl SharedFs {
         Ok(())
     }
 
-    /// The session ends: nobody serves its mount any more, whose calls fail from now on, even if there is no room to end the session
-    /// yet.
+    /// The session ends: its mount is not served any more, and calls on it fail from now on, even if there is
+    /// no room to end the session yet.
     pub(crate) fn abandon_mount(&self, session: SessionId) {
         let mut core = self.core.lock();
         if let Some(found) = core.sessions.get_mut(&session)
@@ -77,8 +77,8 @@ impl SharedFs {
         self.doubt.begin(self.opened.elapsed());
     }
 
-    /// How long a kernel may still believe what nobody can take back: until then nobody is granted anything. To be looked at
-    /// with the core locked, as it begins.
+    /// How long a kernel may still believe answers that cannot be taken back: until then no session is granted
+    /// anything. To be looked at with the core locked, as it begins.
     pub(crate) fn doubt_left(&self) -> Duration {
         self.doubt.left(self.opened.elapsed())
     }

@@ -1,11 +1,12 @@
-//! Open file descriptions that were sent to other processes: what their receivers need beside the descriptor.
+//! Open file descriptions that were sent to other processes: their receivers need more than the descriptor.
 //!
-//! Each has a cell in memory that all who have it map, for the offset and the flags they share. It is kept as long as the
-//! kernel says that anybody has a descriptor, in a message that nobody has received, too: as a lock on the number
-//! ([`cuesta_format::control`]). Looking at that is left until there are twice as many as there were after the last look.
+//! Each has a cell in memory that all its processes map, for the offset and the flags they share. The daemon keeps
+//! it as long as the kernel says that a process has a descriptor, or that a message holds one which was not
+//! received: as a lock on the number ([`cuesta_format::control`]). It looks at that only when there are twice as
+//! many as there were after the last look.
 //!
-//! A process of another user can lock numbers of a file that it may open, and so keep what nobody has. So there are only so many
-//! of one file.
+//! A process of another user can lock numbers of a file that it may open, and so keep descriptions that no process
+//! has. So there are only so many of one file.
 
 use crate::Error;
 use crate::sessions::References;
@@ -20,7 +21,7 @@ const LOOK_MIN: usize = 64;
 /// Most that are kept of one file.
 const OF_INODE_MAX: usize = 4096;
 
-/// Those that somebody may have.
+/// Those that a process may have.
 #[derive(Debug, Default)]
 pub(crate) struct PassedFiles {
     cells: Option<OwnedFd>,
@@ -39,7 +40,7 @@ pub(crate) struct PassedFiles {
 pub(crate) struct PassedFile {
     /// Its cell.
     pub(crate) cell: u32,
-    /// What it is of.
+    /// The file's inode.
     inode: InodeNumber,
     /// What its sender wrote for receivers.
     pub(crate) description: Vec<u8>,

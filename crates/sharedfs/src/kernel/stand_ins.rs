@@ -1,4 +1,4 @@
-//! What the kernel has in the place of the store's named pipes and sockets.
+//! Stand-ins: the kernel's pipes and sockets for those of the store.
 //!
 //! Only the kernel joins the two ends of a pipe, or of a socket. So each such inode that is used has a stand-in: a
 //! pipe or socket of the kernel's in a folder of the fast tier, named by the inode's number. Doors make stand-ins

@@ -1,4 +1,5 @@
-//! What a metadata store and its transactions share: the tree, the journal's changes over it, and how both are committed.
+//! The state that a metadata store and its transactions share: the tree, the journal's changes over it, and how
+//! both are committed.
 //!
 //! A lock guards what is committed now. Only the transaction that writes changes it.
 
@@ -83,8 +84,8 @@ impl Shared {
                 if let Some(emulated) = self.emulated.get() {
                     current.opened.file.emulate(emulated);
                 }
-                // What it held is known and read on. Nothing is written any more, because that would
-                // lose it.
+                // The journal's changes are known and read on. Nothing is written any more, because
+                // that would lose them.
                 if let Some(loss) = current.read_journal(Flawed::Leave)? {
                     let _ = self.flaw.set(loss.flaw);
                 }

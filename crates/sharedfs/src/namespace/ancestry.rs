@@ -1,4 +1,5 @@
-//! Who lies above whom, while directories move: a link-cut tree of the directories a batch asked about.
+//! Which directory lies above which, while directories move: a link-cut tree of the directories a batch asked
+//! about.
 //!
 //! A directory must not move below itself. Walking up from its new place tells, but a log may hold a hundred thousand
 //! moves, each at a depth of thousands, and recovery has two seconds. Here a question and a move cost the logarithm

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 /// The log being applied.
 pub struct Applied<'a, L> {
-    /// What was committed before.
+    /// The committed state before it.
     pub store: &'a L,
     /// The copied log, which operations borrow from.
     pub batch: &'a [u8],
-    /// Whose log it is.
+    /// The log's session.
     pub session: SessionId,
     /// Inode numbers a new inode may have.
     pub numbers: Range<u64>,

@@ -1,8 +1,9 @@
 //! Applying one operation to the view: every check first, then every change, so that a rejected entry leaves
 //! nothing behind.
 //!
-//! The checks are what must hold of any log, however its writer came to write it: what is named exists and is of
-//! the right kind, names stand for what the entry says, directories stay a tree, link counts add up.
+//! The checks are those that must hold of any log, however its writer came to write it: each inode an entry names
+//! exists and is of the right kind, names stand for the inodes the entry says, directories stay a tree, link counts
+//! add up.
 
 use super::applied::Applied;
 use super::attributes::check_list;
@@ -296,7 +297,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         }
         let may_be_named = view.node(at).holder.is_some() && record.parent != InodeNumber::NONE;
         let tree = view.node(directory).record.tree;
-        // What has no name yet lies nowhere: it counts where it gets its first.
+        // An inode without a name lies nowhere: it counts where it gets its first.
         if record.tree != tree && record.links > 0 {
             return Err(Rejection::Tree(inode).into());
         }
@@ -408,7 +409,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         if view.node(at).holder != Some(self.session) {
             return Err(Rejection::NotOrphan(inode).into());
         }
-        // Before it was known to be without a name, nobody else could have a lease on it.
+        // Before it was known to be without a name, no other session could have a lease on it.
         let was_held = view.node(at).held_before.is_some();
         let stays = self.store.is_open_elsewhere(inode) || was_held && self.store.is_in_logs_elsewhere(inode);
         let node = view.change(at);

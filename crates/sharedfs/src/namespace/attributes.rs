@@ -31,7 +31,7 @@ impl<L: Lookup> Applied<'_, L> {
         Ok(())
     }
 
-    /// Sets an extended attribute, or takes it away: what is not there stays away.
+    /// Sets an extended attribute, or takes it away: one that is not there stays away.
     pub(super) fn set_extended(
         &self,
         view: &mut View,
@@ -93,7 +93,7 @@ impl<L: Lookup> Applied<'_, L> {
         Ok(())
     }
 
-    /// What was just made takes over its directory's default list.
+    /// A new inode takes over its directory's default list.
     pub(super) fn hand_down(&self, view: &mut View, at: u32, list: &[u8]) -> Result<(), Stop> {
         if list.is_empty() {
             return Ok(());

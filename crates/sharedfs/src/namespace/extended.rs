@@ -7,7 +7,8 @@ use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
-/// Where an attribute's name is. Those of access control lists are in no log: what is made takes over its directory's.
+/// Where an attribute's name is. Those of access control lists are in no log: a new inode takes over its
+/// directory's.
 #[derive(Clone, Copy, Debug)]
 enum Name {
     InBatch(u32, u32),
@@ -47,7 +48,7 @@ impl Name {
 /// An extended attribute that was touched.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute {
-    /// Whose it is.
+    /// The inode that has it.
     pub inode: InodeNumber,
     name: Name,
     value: (u32, u32),
@@ -113,8 +114,8 @@ impl Attributes {
         self.index.find(hash, same).copied()
     }
 
-    /// Adds one that was not touched before, whose value was `before` bytes long; `name` lies in `batch`, unless it is that of an
-    /// access control list.
+    /// Adds one that was not touched before. Its value was `before` bytes long. `name` lies in `batch`, unless
+    /// it is that of an access control list.
     pub fn add(&mut self, batch: &[u8], inode: InodeNumber, name: &[u8], before: Option<u32>) -> u32 {
         let hash = self.hasher.hash_one((inode, name));
         let at = self.attributes.len() as u32;

@@ -1,4 +1,4 @@
-//! What a view asks about everything that was committed before its batch.
+//! A view's questions about everything that was committed before its batch.
 
 use crate::Error;
 use crate::metadata::{Dirent, StoredInode};
@@ -14,9 +14,9 @@ pub trait Lookup {
     fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
     /// Length of the value of an extended attribute, in bytes, if the inode has it.
     fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error>;
-    /// Whom the inode is kept for although it has no name.
+    /// The session the inode is kept for although it has no name.
     fn holder(&self, inode: InodeNumber) -> Option<SessionId>;
-    /// Whether anybody but the session of the log has the inode open.
+    /// Whether another session than that of the log, or a descriptor, has the inode open.
     fn is_open_elsewhere(&self, inode: InodeNumber) -> bool;
     /// Whether another log may say something of the inode that is not digested.
     fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool;

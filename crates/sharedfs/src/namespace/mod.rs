@@ -12,7 +12,7 @@
 //! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
 //! | `apply`, `attributes` | each operation: every check first, then every change |
 //!
-//! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
+//! Coalescing happens here by itself: only the view at the end of the batch is written.
 
 mod ancestry;
 mod applied;

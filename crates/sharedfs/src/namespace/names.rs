@@ -15,11 +15,11 @@ pub struct Name {
     pub parent: InodeNumber,
     start: u32,
     length: u32,
-    /// What the name stood for before the batch.
+    /// The inode the name stood for before the batch.
     pub before: Option<Dirent>,
     /// That it stood for nothing was not looked up: the commit finds out.
     pub taken_on_trust: bool,
-    /// What it stands for now.
+    /// The inode it stands for now.
     pub now: Option<Dirent>,
 }
 

@@ -1,4 +1,4 @@
-//! What a batch stores in one file: writes and cuts in log order, resolved into what remains.
+//! Content that a batch stores in one file: writes and cuts in log order, resolved into the parts that remain.
 //!
 //! A cut (truncate) at `n` takes everything from `n` on; a later piece overtakes an earlier one where they
 //! overlap. The usual log (appending, or one write a file) is in order already and needs no work; otherwise
@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a piece does to its range.
+/// A piece's effect on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Bytes at this place of the copied log.
@@ -24,7 +24,7 @@ pub struct Part {
     pub start: u64,
     /// Behind the last byte.
     pub end: u64,
-    /// What is there.
+    /// Its content.
     pub content: Content,
 }
 

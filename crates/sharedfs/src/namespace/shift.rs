@@ -4,7 +4,7 @@
 use super::pieces::Part;
 use cuesta_format::{BLOCK_BYTES, Extent};
 
-/// A range that is taken out of a file, or room made in it: what lies behind moves.
+/// A range that is taken out of a file, or room made in it: everything behind it moves.
 #[derive(Clone, Copy, Debug)]
 pub struct Shift {
     /// Start of the range, in bytes.
@@ -49,7 +49,7 @@ pub fn extents(shifted: &mut Shifted, by: Shift) {
     }
 }
 
-/// What becomes of a piece: what lies before the range, and what lies behind.
+/// A piece after the shift: the part before the range, and the part behind.
 pub fn piece(piece: &Part, by: Shift) -> impl Iterator<Item = Part> {
     let cut_from = |start: u64, end: u64| {
         let (start, end) = (piece.start.max(start), piece.end.min(end));

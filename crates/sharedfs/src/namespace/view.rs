@@ -29,13 +29,14 @@ pub struct Node {
     pub before: Option<InodeRecord>,
     /// Its extents before the batch.
     pub extents: ExtentList,
-    /// What the batch moved of them; `extents` and `before` do not count any more for where content lies.
+    /// The parts of it that the batch moved; `extents` and `before` do not count any more for where content
+    /// lies.
     pub shifted: Option<Box<Shifted>>,
     /// Something of it changed.
     pub changed: bool,
     /// It is gone.
     pub removed: bool,
-    /// It has no name but stays for this session, or for nobody in particular.
+    /// It has no name but stays for this session, or for none in particular.
     pub holder: Option<SessionId>,
     /// The same before the batch.
     pub held_before: Option<SessionId>,
@@ -81,7 +82,7 @@ struct Piece {
     next: u32,
 }
 
-/// What a batch has touched so far.
+/// Everything a batch has touched so far.
 #[derive(Debug, Default)]
 pub struct View {
     nodes: Vec<Node>,
@@ -92,7 +93,7 @@ pub struct View {
     pub extended: Attributes,
     /// Calls that took effect.
     pub calls: Calls,
-    /// What the batch must not survive without.
+    /// Parts of other logs that the batch must not survive without.
     pub(crate) dependencies: Dependencies,
     pieces: Vec<Piece>,
     ancestry: Ancestry,
@@ -224,7 +225,7 @@ impl View {
         }
         self.ancestry.detach(place);
         if above == NO_PLACE {
-            // Nobody asked: what is known is not enough any more.
+            // The new parent was not asked about: the ancestry lacks it, and begins anew.
             self.ancestry.clear();
             self.nodes.iter_mut().for_each(|node| node.place = NO_PLACE);
         } else {
@@ -282,8 +283,8 @@ impl View {
         Ok(self.extended.add(batch, inode, name, before))
     }
 
-    /// Adds a piece of content to a file. Nothing is left of the last one if it covers that: who writes one place
-    /// again and again leaves one piece.
+    /// Adds a piece of content to a file. Nothing is left of the last one if it covers that: a program that
+    /// writes one place again and again leaves one piece.
     pub fn push_piece(&mut self, at: u32, start: u64, end: u64, content: Content) {
         let part = Part { start, end, content };
         let node = &mut self.nodes[at as usize];
@@ -354,7 +355,7 @@ mod tests {
         InodeRecord::new(InodeNumber(9), 0o100_644, 0, 0, Timestamp::new(0, 0))
     }
 
-    /// What lies at each of the first bytes: neighbours may be joined or not.
+    /// The content of each of the first bytes: neighbours may be joined or not.
     fn painted(parts: &[Part]) -> Vec<Option<Content>> {
         let at = |byte: u64| {
             let found = parts.iter().find(|part| (part.start..part.end).contains(&byte))?;

@@ -1,9 +1,9 @@
-//! Times of last access that sessions noted ([`Request::Accessed`](cuesta_format::wire::Request)): they move what is committed,
-//! and whoever else reads the inode asks anew.
+//! Times of last access that sessions noted ([`Request::Accessed`](cuesta_format::wire::Request)): they move the
+//! committed record, and every other session that reads the inode asks anew.
 //!
-//! Nothing depends on them, so they need no lease: what a session writes that has the inode is committed on top. A time is moved
-//! only over what is older, so that no session takes back what was set since. Whether a read moves it is the session's to say,
-//! whose mount may have options.
+//! Nothing depends on them, so they need no lease: a session that has the inode and writes to it is committed on
+//! top. A time is moved only over an older one, so that no session takes back a time set since. Whether a read
+//! moves it is up to the session: its mount may have options.
 
 use crate::{Error, SharedFs};
 use cuesta_format::wire::ACCESSES_MAX;
@@ -55,7 +55,7 @@ impl SharedFs {
         Ok(moved)
     }
 
-    /// What another session knows of the inode is out of date, though nobody takes it.
+    /// Another session's copy of the inode is out of date, though no session takes it.
     fn have_read_anew(&self, session: SessionId, inode: InodeNumber) -> Result<(), Error> {
         let inodes = [inode];
         let _wanted = self.await_names(session, &inodes);

@@ -8,7 +8,7 @@ use crate::sessions::Session;
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Response};
 
-/// Fewer blocks than these are only promised to who asks for no more: 2 MiB, one step of an arena.
+/// Fewer blocks than these are only promised to a session that asks for no more: 2 MiB, one step of an arena.
 const CREDIT_LEAST_BLOCKS: u64 = 512;
 
 impl SharedFs {

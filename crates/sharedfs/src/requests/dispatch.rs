@@ -1,4 +1,4 @@
-//! Finds the answer of each request. What it means is said where it is answered.
+//! Finds the answer of each request. The file that answers it says what it means.
 
 use super::trouble::{Trouble, invalid};
 use crate::SharedFs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Most events of one answer.
 const ANSWER_EVENTS: usize = 4096;
-/// What a new inode and its name take in the metadata store, generously.
+/// Bytes that a new inode and its name take in the metadata store, generously.
 const METADATA_BYTES_OF_INODE: u64 = 1024;
 /// Most inode numbers granted at once.
 const NUMBERS_MAX: u32 = 1 << 16;
@@ -103,7 +103,7 @@ impl SharedFs {
             }
             Request::InodeNumbers { count } => {
                 let count = (*count).clamp(1, NUMBERS_MAX);
-                // Numbers are credit for metadata: what is made with them must find room there.
+                // Numbers are credit for metadata: inodes made with them must find room there.
                 self.metadata.ensure_slack(u64::from(count) * METADATA_BYTES_OF_INODE)?;
                 let (first, count) = self.grant_numbers(&mut self.core.lock(), session, count)?;
                 Ok(Response::InodeNumbers { first, count })

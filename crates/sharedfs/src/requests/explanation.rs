@@ -1,4 +1,4 @@
-//! `cuesta explain`: where a file's blocks lie, and who holds it.
+//! `cuesta explain`: where a file's blocks lie, and which sessions hold it.
 
 use super::reading::ANSWER_ITEMS;
 use super::trouble::Trouble;
@@ -8,7 +8,7 @@ use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Explanation, Refusal, Response};
 
 impl SharedFs {
-    /// Where a file's blocks lie, and who holds it; what lies in logs is digested first.
+    /// Where a file's blocks lie, and which sessions hold it. All logs are digested first.
     pub(super) fn explain(&self, path: &[u8]) -> Result<Response, Trouble> {
         self.digest_everything()?;
         let snapshot = self.metadata.read()?;
@@ -22,7 +22,7 @@ impl SharedFs {
     }
 }
 
-/// What a path below the root names; nothing is followed.
+/// The inode that a path below the root names; nothing is followed.
 pub(crate) fn find(snapshot: &Snapshot, path: &[u8]) -> Result<InodeNumber, Trouble> {
     let mut inode = InodeNumber::ROOT;
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {

@@ -69,7 +69,8 @@ impl SharedFs {
         Ok(node)
     }
 
-    /// Up to `wanted` segments nobody uses, on `node` if they can be had there, and what kept them from being more.
+    /// Up to `wanted` unused segments, on `node` if they can be had there, and the error that kept them from
+    /// being more.
     pub(crate) fn find_segments(&self, wanted: usize, node: Option<Node>) -> (Vec<Segment>, Option<Error>) {
         let mut found = Vec::with_capacity(wanted);
         let mut made = 0;
@@ -83,7 +84,7 @@ impl SharedFs {
                     made += 1;
                     let id = core.pool.next_id();
                     let surplus = core.pool.take_surplus(node, self.spare_segments_kept());
-                    // It takes its time: nobody else waits meanwhile.
+                    // It takes its time: no other request waits meanwhile.
                     drop(core);
                     if let Some(surplus) = surplus
                         && let Err(error) = remove_segment(&self.parts, surplus)

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 impl SharedFs {
     /// Totals for `statfs`.
     pub fn totals(&self) -> Result<StoreTotals, Error> {
-        // On a full medium, or where nothing is written any more, what is closed stays until that can be said.
+        // On a full medium, or where nothing is written any more, closed inodes stay until their removal can
+        // be committed.
         match self.look_for_closed() {
             Err(Error::NoSpace) => {}
             Err(_) if self.metadata.is_read_only() => {}

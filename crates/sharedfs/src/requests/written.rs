@@ -1,7 +1,7 @@
 //! Whether a file is open for writing: then it is not executed.
 //!
-//! A process that was killed leaves its slots as they were until its session has ended, and whoever waited for it may
-//! want to execute what it wrote: so who says that he writes must be alive.
+//! A process that was killed leaves its slots as they were until its session has ended. Its parent may want to
+//! execute the file it wrote. So only a writer that lives counts.
 
 use crate::SharedFs;
 use cuesta_format::InodeNumber;
@@ -9,7 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 impl SharedFs {
-    /// Whether anybody has it open for writing. Slots are looked at before descriptors, as they are given up after them.
+    /// Whether a process has it open for writing. Slots are looked at before descriptors, as they are given up
+    /// after them.
     pub(super) fn is_written(&self, inode: InodeNumber) -> bool {
         let core = self.core.lock();
         let sessions: Vec<_> =

@@ -1,4 +1,4 @@
-//! Who accepts connections: threads that then serve what they accepted.
+//! Threads that accept connections, and then serve them.
 //!
 //! A program that works on the store connects, asks a few questions and ends, and the next one does the same: a thread
 //! made for each, and a thread to hand it over, would cost more than its questions. So each thread accepts for itself,
@@ -38,7 +38,7 @@ pub(super) struct Acceptors {
     all_let_go: Condvar,
 }
 
-/// Connections, and who serves them.
+/// Connections, and the threads that serve them.
 #[derive(Debug, Default)]
 struct Serving {
     /// Threads that have the service, waiting or not.
@@ -86,7 +86,7 @@ pub(super) fn start<S: Service>(
 }
 
 impl Acceptors {
-    /// Waits until the last one has seen that the socket was shut down: nobody new is served from then on.
+    /// Waits until the last one has seen that the socket was shut down: no new client is served from then on.
     pub(super) fn wait(&self) {
         let mut waiting = self.waiting.lock();
         while waiting.threads > 0 || !waiting.closed {
@@ -94,8 +94,8 @@ impl Acceptors {
         }
     }
 
-    /// Hangs up on everybody, once nobody new is served, and waits until every thread let the service go, but no longer than
-    /// `limit`. Says whether all did.
+    /// Hangs up on all clients, once no new one is served, and waits until every thread let the service go, but
+    /// no longer than `limit`. Says whether all did.
     pub(super) fn hang_up(&self, limit: Duration) -> bool {
         let mut serving = self.serving.lock();
         serving.is_over = true;

@@ -155,7 +155,7 @@ impl<S: Service> Connection<'_, S> {
         }
     }
 
-    /// Answers only when everything is digested: whoever reads the answer may take the power away.
+    /// Answers only when everything is digested: the reader of the answer may take the power away.
     fn stop_daemon(&mut self) -> Result<(), FrameError> {
         let (digested, wait) = mpsc::channel();
         let (answer, answered) = mpsc::channel();
@@ -180,8 +180,8 @@ impl<S: Service> Drop for Connection<'_, S> {
     }
 }
 
-/// Whether a user's processes may have sessions: those of the daemon's own user and of root. The socket's mode lets in
-/// nobody else either.
+/// Whether a user's processes may have sessions: those of the daemon's own user and of root. The socket's mode lets
+/// in no other user either.
 fn is_trusted(user: Uid) -> bool {
     user.is_root() || user == rustix::process::geteuid()
 }

@@ -1,6 +1,6 @@
 //! The digest thread: sleeps until a session kicks or the logs were left alone for a while, then digests.
 //!
-//! What is due is [`crate::policy`]'s to say. The kick is an eventfd that the client holds too, and could make
+//! [`crate::policy`] says which logs are due. The kick is an eventfd that the client holds too, and could make
 //! blocking: so it is never read here. An edge-triggered watch reports every write to it once.
 
 use super::preparer::PreparerHandle;
@@ -24,7 +24,7 @@ const EVENTS_MAX: usize = 64;
 /// was clean; one that appends at the very moment a digest is published may find that it was not, while its entry was
 /// not yet seen here.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
-/// What the eventfd that stops the thread is known by: no session has the number.
+/// The number of the eventfd that stops the thread: no session has it.
 const WAKE: u64 = 0;
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Digester {
             move || {
                 if let Err(why) = run(&shared, service.as_ref(), &preparer) {
                     tracing::error!(%why, "nothing is digested any more");
-                    // If nobody listens, the daemon is leaving already.
+                    // If the channel is closed, the daemon is leaving already.
                     let _ = failed.send(StopReason::Failed(why));
                 }
             }
@@ -119,7 +119,8 @@ fn run<S: Service>(shared: &Shared, service: &S, preparer: &PreparerHandle) -> R
     while !shared.stop.load(Ordering::Acquire) {
         if service.digest(idle).map_err(|error| error.to_string())? {
             look_again = true;
-            // Whatever came meanwhile is left alone for a while, too: who writes all the time would be digested all the time.
+            // Entries that came meanwhile are left alone for a while, too: a session that writes all the
+            // time would be digested all the time.
             idle = false;
             preparer.wake();
             continue;
@@ -131,7 +132,7 @@ fn run<S: Service>(shared: &Shared, service: &S, preparer: &PreparerHandle) -> R
             // A session that has much to be tidied up after kicks, too.
             preparer.wake();
         }
-        // Nobody kicked for a while: if there is nothing now, there is nothing until somebody does.
+        // No session kicked for a while: if there is nothing now, there is nothing until one does.
         look_again &= !idle;
     }
     Ok(())

@@ -44,7 +44,7 @@ pub struct Frames {
     socket: Arc<OwnedFd>,
     /// To be sent.
     buffer: Vec<u8>,
-    /// What has come and was not taken.
+    /// Bytes that have come and were not taken.
     come: Vec<u8>,
     /// The last descriptor that came.
     descriptor: Option<OwnedFd>,
@@ -68,7 +68,7 @@ impl Frames {
         self.descriptor.take()
     }
 
-    /// Waits for a message. Of descriptors that come with it one is kept, for who asks for it.
+    /// Waits for a message. One descriptor that comes with it is kept, for a caller that asks for it.
     pub fn receive<M: DeserializeOwned>(&mut self) -> Result<M, FrameError> {
         if self.come.is_empty() {
             self.wait()?;
@@ -89,7 +89,8 @@ impl Frames {
         Ok(message?)
     }
 
-    /// Waits until something comes. Who waits in `recv` is also woken whenever the other end has read something.
+    /// Waits until something comes. A thread that waits in `recv` is also woken whenever the other end has read
+    /// something.
     fn wait(&self) -> Result<(), FrameError> {
         loop {
             match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None) {

@@ -48,17 +48,18 @@ impl<S: Service> Server<S> {
         Ok(Server { service, listener, digester, preparer, acceptors, stop, stop_sender })
     }
 
-    /// For whoever may stop the daemon.
+    /// For those that may stop the daemon.
     #[must_use]
     pub fn stop_sender(&self) -> StopSender {
         self.stop_sender.clone()
     }
 
-    /// Serves until somebody asks it to stop; then digests what every log holds, closes the store, hangs up and returns.
+    /// Serves until a request, a signal or a failure stops it. Then it digests every log, closes the store,
+    /// hangs up and returns.
     pub fn wait(self) -> StopReason {
         let reason = self.stop.recv().unwrap_or(StopReason::Signal(0));
         tracing::info!(%reason, "stopping");
-        // Whoever connects from now on is turned away, and whoever waits for connections wakes up.
+        // Clients that connect from now on are turned away, and threads that wait for connections wake up.
         let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
         self.acceptors.wait();
         self.preparer.stop();

@@ -37,7 +37,8 @@ impl Listener {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(fail)?;
-        // The mode of the socket file follows the descriptor's mode at bind: nobody else can slip in between.
+        // The mode of the socket file follows the descriptor's mode at bind: no other user can slip in
+        // between.
         rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600)).map_err(fail)?;
         rustix::net::bind(&socket, &address).map_err(fail)?;
         rustix::net::listen(&socket, BACKLOG).map_err(fail)?;

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
-/// Who says which process holds which lock.
+/// The kernel's list of locks and their processes.
 const LOCKS: &str = "/proc/locks";
 /// A shorter list is read in one piece.
 const PAGE_BYTES: usize = 3 << 10;
@@ -73,7 +73,7 @@ impl StoreLock {
         Ok(StoreLock { _folders: folders, _file: file })
     }
 
-    /// Puts the lock file back that somebody removed, for daemons of earlier versions and for people.
+    /// Puts the lock file back that was removed, for daemons of earlier versions and for people.
     pub fn put_back(&mut self, folder: &TrustedFolder) -> std::io::Result<()> {
         let mut file = open_lock_file(folder)?;
         if !lock(&file)? {
@@ -132,7 +132,7 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     match writeln!(file, "{}", std::process::id()) {
-        // A full disk is checked and served all the same: the lock counts, and who holds it is only told.
+        // A full disk is checked and served all the same: the lock counts, and the holder is only told.
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => Ok(()),
         written => written,
     }
@@ -142,7 +142,7 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
 /// between two of them.
 const READINGS_MAX: usize = 100;
 
-/// Who has the store, which is locked: as the kernel says, or else as the lock file does.
+/// The process that has the store, which is locked: as the kernel says, or else as the lock file does.
 fn holder(folder: &TrustedFolder) -> Option<String> {
     let stat = fstat(folder).ok();
     let by_kernel = stat.and_then(|stat| holder_listed(folder, stat.st_dev, stat.st_ino));
@@ -155,7 +155,7 @@ fn holder(folder: &TrustedFolder) -> Option<String> {
     })
 }
 
-/// The process that has the folder locked, by the kernel's list, unless nobody has it any more or it cannot be seen.
+/// The process that has the folder locked, by the kernel's list, unless none has it any more or it cannot be seen.
 fn holder_listed(folder: &TrustedFolder, device: u64, inode: u64) -> Option<u32> {
     for _ in 0..READINGS_MAX {
         let listed = std::fs::read_to_string(LOCKS).unwrap_or_default();

@@ -126,7 +126,7 @@ fn allow(thread: Option<Pid>, processors: &CpuSet) {
     }
 }
 
-/// What is done about a thread.
+/// The decision about a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     Stay,

@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Nothing was taken for so long: nobody needs anything.
+/// Nothing was taken for so long: the daemon is idle.
 const QUIET: Duration = Duration::from_millis(50);
 /// So long the thread sleeps, called or not, when it has found nothing to make: where sessions take turns it is called thousands of
 /// times a second, and what is ready lasts for longer.
@@ -50,8 +50,8 @@ pub(super) fn calls() -> (PreparerHandle, Receiver<()>) {
     (PreparerHandle { calls }, called)
 }
 
-/// Tidies up when nobody called for `pause`, for as long as nobody does, then waits until somebody does. `false`: nobody
-/// is left to.
+/// Tidies up when no thread called for `pause`, for as long as none does, then waits until one does. `false`: none
+/// is left to call.
 pub(super) fn tidy_until_called<S: Service>(service: &S, called: &Receiver<()>, mut pause: Duration) -> bool {
     loop {
         match called.recv_timeout(pause) {

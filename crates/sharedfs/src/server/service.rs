@@ -1,4 +1,4 @@
-//! What the server needs of the core, and how [`SharedFs`] gives it.
+//! The server's view of the core, and how [`SharedFs`] serves it.
 
 use crate::background::LOOK_EVERY;
 use crate::digest::driver::STARVED_PAUSE;
@@ -50,8 +50,8 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Sessions of an earlier daemon that may be resumed: their processes, which end readable.
     fn awaited(&self) -> Vec<(SessionId, Arc<OwnedFd>)>;
 
-    /// Answers `request` of a session, or of somebody who has none (`cuesta status` and the like). Never
-    /// gets `Attach`, `Detach` or `Stop`, which the server handles.
+    /// Answers `request` of a session, or of a client without one (`cuesta status` and the like). Never gets
+    /// `Attach`, `Detach` or `Stop`, which the server handles.
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer;
 
     /// The session is a mount's, of which `device` is a descriptor.
@@ -66,7 +66,7 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Makes one thing ready for later. Says whether there was one to make.
     fn prepare(&self) -> Result<bool, Error>;
 
-    /// Does one thing that can wait until nobody needs anything. Says whether there was one.
+    /// Does one thing that can wait until the daemon is idle. Says whether there was one.
     fn tidy(&self) -> Result<bool, Error>;
 
     /// A session kicked: its log has grown; or the process ended whose session was awaited.
@@ -81,7 +81,7 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Closes the store for good: whatever connections still ask changes nothing any more.
     fn leave(&self);
 
-    /// Whether it was closed: what is answered now holds for nobody.
+    /// Whether it was closed: answers count for no client from now on.
     fn is_left(&self) -> bool;
 }
 
@@ -146,7 +146,7 @@ impl Service for SharedFs {
         }
         self.references.sweep_if_any()?;
         let found = self.collapse_step()?;
-        // Who digests takes memory all the time.
+        // A digest takes memory all the time.
         if !found && self.digester.try_lock().is_some() {
             self.idle_memory.give_back(self.counters.digested_entries.load(Ordering::Relaxed));
         }

@@ -1,4 +1,4 @@
-//! Why the daemon stops, and who hears of it.
+//! Why the daemon stops, and how that is told.
 
 use std::sync::mpsc::{Receiver, Sender};
 

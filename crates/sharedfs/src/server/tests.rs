@@ -39,7 +39,7 @@ struct Fake {
     /// How often the digest thread went to sleep, now and before each digest.
     rests: AtomicU64,
     rests_before: Mutex<Vec<u64>>,
-    /// What is pending cannot be seen yet.
+    /// Pending entries cannot be seen yet.
     hidden: AtomicBool,
     unprepared: AtomicU64,
     untidy: AtomicU64,

@@ -1,6 +1,6 @@
-//! A session's commit file, on medium `block`: what it waited for is there, and may be missing from the log's own pages where
-//! the power was lost. The file takes its session's log round and round ([`commit_file_offset`]); which entries are whole, and
-//! of this generation of the log, they say themselves.
+//! A session's commit file, on medium `block`. Entries that the session waited for are there, and may be missing
+//! from the log's own pages where the power was lost. The file takes its session's log round and round
+//! ([`commit_file_offset`]). The entries themselves say which are whole, and of this generation of the log.
 
 use super::segments::{LogFiles, Segment};
 use cuesta_format::entry::Salt;
@@ -20,7 +20,8 @@ pub struct CommitFile {
     pub segment: Segment,
 }
 
-/// The log is digested when it fills this part of the file: what is waited for while that goes on must have room, too.
+/// The log is digested when it fills this part of the file: entries that are waited for while that goes on must
+/// have room, too.
 const DIGESTED_PART: u64 = 2;
 
 impl CommitFile {
@@ -29,7 +30,7 @@ impl CommitFile {
         self.geometry.segment_bytes / DIGESTED_PART
     }
 
-    /// The whole entries that it holds from `position` on, one behind the other; none, if somebody cut it.
+    /// The whole entries that it holds from `position` on, one behind the other; none, if it was cut.
     pub fn entries_from(&self, position: LogPosition, salt: Salt) -> io::Result<Vec<u8>> {
         let mut bytes = self.bytes_from(position)?;
         let mut scanner = Scanner::new(&bytes, position, salt, &self.geometry);
@@ -38,7 +39,8 @@ impl CommitFile {
         Ok(bytes)
     }
 
-    /// What lies in the places of the log's bytes from `position` on, those of a whole round; nothing, if somebody cut it.
+    /// The bytes in the places of the log's bytes from `position` on, those of a whole round; none, if it was
+    /// cut.
     pub fn bytes_from(&self, position: LogPosition) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.segment_bytes as usize];
         let start = commit_file_offset(&self.geometry, position);

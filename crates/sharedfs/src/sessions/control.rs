@@ -23,7 +23,7 @@ pub struct Control {
     notice_file: OwnedFd,
     client_file: OwnedFd,
     kick: OwnedFd,
-    /// What the session had said of lock files when it was last looked at.
+    /// The session's count of lock files when it was last looked at.
     lock_files: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Control {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Tells how far the log is in the shared area and how many entries that is, and wakes who waits for it.
+    /// Tells how far the log is in the shared area and how many entries that is, and wakes the waiters.
     pub fn publish_digested(&self, digested: LogPosition, entries: u64) {
         self.notice_word(offset_of!(NoticePage, digested_entries)).store(entries, Ordering::SeqCst);
         self.notice_word(offset_of!(NoticePage, digested)).store(digested.0, Ordering::SeqCst);
@@ -125,7 +125,7 @@ impl Control {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Tells that somebody is about to take the directory, or one beside it; to be taken back by
+    /// Tells that another session is about to take the directory, or one beside it; to be taken back by
     /// [`Control::no_longer_wants`].
     pub fn wants(&self, directory: InodeNumber) {
         self.wanted(directory).fetch_add(1, Ordering::SeqCst);
@@ -150,7 +150,7 @@ impl Control {
         kept_names::left(marks, directory, clock::ticks())
     }
 
-    /// Tells that the session is over, and wakes who waits.
+    /// Tells that the session is over, and wakes all waiters.
     pub fn publish_closed(&self) {
         word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_CLOSED, Ordering::SeqCst);
         let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
@@ -158,7 +158,7 @@ impl Control {
         wait::wake_all(wake);
     }
 
-    /// Whether the session says that somebody waits for a digest.
+    /// Whether the session says that a thread waits for a digest.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         word!(self.client, atomic_u32, ClientPage.waiters).load(Ordering::SeqCst) > 0
@@ -227,7 +227,7 @@ impl Control {
         word!(self.client, atomic_u64, ClientPage.operations).load(Ordering::Relaxed)
     }
 
-    /// What the session says it could not be served, by system call number.
+    /// Calls that the session says it could not be served, by system call number.
     #[must_use]
     pub fn unserved(&self) -> [u32; UNSERVED_SLOTS] {
         let mut bytes = [0; 4 * UNSERVED_SLOTS];

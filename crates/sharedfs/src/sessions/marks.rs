@@ -41,7 +41,8 @@ impl MarksFile {
         MarksFile { path: tier.join(ACKNOWLEDGED_FILE) }
     }
 
-    /// Makes what is missing of it: a store of an earlier version has none, and somebody may have cut it. What it says stays.
+    /// Makes the missing part of it: a store of an earlier version has none, and another process may have cut
+    /// it. Its marks stay.
     pub fn provide(&self, medium: Medium) -> Result<(), Error> {
         if medium != Medium::Block {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Sessions: who is attached, which segments their logs lie in, what they were granted.
+//! Sessions: the attached processes, the segments their logs lie in, and their grants.
 //!
 //! | file | idea |
 //! |---|---|

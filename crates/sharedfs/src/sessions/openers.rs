@@ -1,11 +1,12 @@
-//! Which inodes are open, seen without asking anybody: [`cuesta_format::control`] says where.
+//! Which inodes are open, seen without asking their openers: [`cuesta_format::control`] says where.
 //!
-//! What is seen may end at any moment, and nothing begins: to open an inode without a name one must have it open, or
-//! have a descriptor of it. The slots of sessions are looked at first, the lock files of descriptors then: which there are
-//! at once, and whether somebody has one when an inode is asked about.
+//! An inode that is seen open may be closed at any moment, but none is opened anew: to open an inode without a
+//! name, a program must have it open, or have a descriptor of it. The slots of sessions are looked at first, then
+//! the lock files of descriptors. Which lock files there are is looked at once. Whether a process has one is looked
+//! at when the inode is asked about.
 //!
-//! Lock files that nobody has any more are taken away when there have been enough new ones since that was last done
-//! ([`References::sweep_if_many`]), and whatever there is when nobody needs anything ([`References::sweep_if_any`]).
+//! Lock files that no process has any more are taken away when there have been enough new ones since that was last
+//! done ([`References::sweep_if_many`]), and any there are when the daemon is idle ([`References::sweep_if_any`]).
 
 use super::control::Control;
 use crate::Error;
@@ -70,7 +71,7 @@ impl References {
         folder
             .set_permissions(Permissions::from_mode(FOLDER_MODE))
             .map_err(Error::io("open a folder to who is given it"))?;
-        // What is there was left by sessions of an earlier daemon.
+        // Sessions of an earlier daemon left them.
         Ok(References { folder, sweeping: Mutex::new(Sweeping { new: 1, left: 0 }) })
     }
 
@@ -84,12 +85,12 @@ impl References {
         self.folder.try_clone().map_err(Error::io("copy a descriptor"))
     }
 
-    /// Whether somebody has a descriptor for writing of the inode.
+    /// Whether a process has a descriptor for writing of the inode.
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
         self.have(inode, Mark::Writer)
     }
 
-    /// Whether somebody has a descriptor of a description of the inode that was sent under this number.
+    /// Whether a process has a descriptor of a description of the inode that was sent under this number.
     pub(crate) fn have_passed(&self, inode: InodeNumber, number: u64) -> bool {
         self.have(inode, Mark::Passed(number))
     }

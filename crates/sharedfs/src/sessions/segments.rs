@@ -33,7 +33,7 @@ pub struct Segment {
     pub part: Part,
     /// Where it can only be mapped: its memory.
     mapped: Option<Arc<Mapping>>,
-    /// The disk did not take it once. The kernel tells of that once, and nobody knows what is there.
+    /// The disk did not take it once. The kernel tells of that once, and the content is unknown.
     is_unwritten: Arc<AtomicBool>,
     /// The medium does not give some of it.
     is_unreadable: Arc<AtomicBool>,
@@ -61,8 +61,9 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Reads from `offset` on, which may be less than asked for. What the medium does not give is read as zeros, in which no
-    /// entry is valid that held something else: a scan ends there. A medium that gives nothing of it has failed, and is an error.
+    /// Reads from `offset` on, which may be less than asked for. Bytes that the medium does not give are read
+    /// as zeros. No entry that held something else is valid in them: a scan ends there. A medium that gives
+    /// nothing of it has failed, and is an error.
     pub(super) fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match self.read_some(out, offset) {
             Err(Errno::IO) => {}
@@ -104,7 +105,7 @@ impl Segment {
         self.len().is_ok_and(|bytes| bytes < self.part.bytes)
     }
 
-    /// How long it is now: whoever has its file may have cut it.
+    /// How long it is now: its session may have cut it.
     fn len(&self) -> Result<u64, Errno> {
         match &self.mapped {
             Some(mapped) => Ok(mapped.len()),
@@ -127,7 +128,7 @@ impl Segment {
     }
 }
 
-/// Segments nobody owns.
+/// Segments without an owner.
 #[derive(Debug)]
 pub struct SegmentPool {
     parts: Arc<Parts>,
@@ -201,7 +202,8 @@ impl SegmentPool {
         id
     }
 
-    /// Adds a segment that nobody has. Where it lies the kernel says, which need not have followed what was preferred.
+    /// Adds a segment without an owner. The kernel says where it lies, which need not have followed the
+    /// preferred node.
     pub fn add(&mut self, segment: &Segment) {
         self.spare.add(segment.id, self.nodes.of_file(&segment.part.file));
     }
@@ -212,8 +214,8 @@ impl SegmentPool {
         &self.spare
     }
 
-    /// A spare segment for a session on `node`, if there is one; where one can be made, none of another node. What it holds is
-    /// another session's past, which no salt of the new one fits.
+    /// A spare segment for a session on `node`, if there is one; where one can be made, none of another node.
+    /// It holds another session's past, which no salt of the new one fits.
     pub fn take_spare(&mut self, node: Option<Node>, can_be_made: bool) -> Option<Result<Segment, Error>> {
         self.spare.take(node, can_be_made).map(|id| open_segment(&self.parts, self.segment_bytes, id))
     }
@@ -268,7 +270,7 @@ pub fn make_segment(
         mapping.prefer(node);
     }
     if let Err(error) = mapping.provide(&*part.file, 0, segment_bytes, true) {
-        // The error to report is the first one; what is left behind is removed when the store is opened.
+        // The error to report is the first one; a segment left behind is removed when the store is opened.
         let _ = parts.remove(&path);
         return Err(error.into());
     }
@@ -284,8 +286,8 @@ pub fn open_segment(parts: &Parts, segment_bytes: u64, id: SegmentId) -> Result<
     Ok(Segment::new(id, part, mapped))
 }
 
-/// Opens a segment of a log that is recovered or checked. One that is missing, or was cut, has zeros where it lacks bytes: what the log
-/// holds elsewhere is read all the same.
+/// Opens a segment of a log that is recovered or checked. One that is missing, or was cut, has zeros where it lacks
+/// bytes: the rest of the log is read all the same.
 pub fn open_segment_padded(parts: &Parts, segment_bytes: u64, id: SegmentId) -> Result<Segment, Error> {
     match open_segment(parts, segment_bytes, id) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && !parts.is_device() => {

@@ -24,12 +24,12 @@ use std::sync::Arc;
 /// Most items of one report message: about a megabyte.
 const REPORT_ITEMS: usize = 32 << 10;
 
-/// What one digest batch placed; kept until the session has retired it.
+/// The placements of one digest batch; kept until the session has retired them.
 #[derive(Debug)]
 pub struct BatchReport {
     /// The batch reached up to here.
     pub to: LogPosition,
-    /// What it placed.
+    /// The placements.
     pub placed: Vec<Placed>,
 }
 
@@ -62,11 +62,11 @@ pub struct Session {
     pub program: String,
     /// Its slot of the session table.
     pub slot: u32,
-    /// What the slot holds.
+    /// The slot's record.
     pub record: SessionRecord,
     /// The lease generation it was last told; that of the record belongs to the log.
     pub lease_generation: LeaseGeneration,
-    /// What the kernel keeps, if it is a mount's.
+    /// The kernel's cache, if it is a mount's session.
     pub(crate) kernel: Option<KernelCache>,
     /// The segments of its ring, in slot order.
     pub segments: Vec<Segment>,
@@ -86,7 +86,7 @@ pub struct Session {
     pub credit_limit: u64,
     /// Blocks its digested entries debited.
     pub debited: u64,
-    /// What it has not retired yet.
+    /// Reports it has not retired yet.
     pub reports: VecDeque<BatchReport>,
     /// Leases it lost and was not told about; of directories, the version the shared area had then.
     pub revoked: BTreeMap<InodeNumber, Option<u64>>,
@@ -276,7 +276,7 @@ impl Session {
         }
     }
 
-    /// What the digests behind `from` placed, from item `skip` on.
+    /// The placements of the digests behind `from`, from item `skip` on.
     #[must_use]
     pub fn report(&self, from: LogPosition, skip: u64) -> Report {
         let items = self

@@ -35,7 +35,7 @@ struct Current {
 /// A record and which copy of it that is.
 type Kept<R> = (Current, R);
 
-/// What one file says.
+/// The records of one file.
 #[derive(Debug, Default)]
 struct OneFile {
     head: Option<Kept<TableHead>>,
@@ -80,7 +80,7 @@ fn newest<R>(one: Option<Kept<R>>, other: Option<Kept<R>>) -> Option<Kept<R>> {
 }
 
 impl OneFile {
-    /// What the file of a store says; nothing, if it is another store's.
+    /// The records of a store's file; none, if it is another store's.
     fn read(path: &Path, ring_slots: u32, store: StoreId) -> Result<OneFile, Error> {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = File::open(path)?;
@@ -132,7 +132,7 @@ impl OneFile {
 }
 
 impl TableRead {
-    /// Reads the table of a store's tier, which nobody changes meanwhile.
+    /// Reads the table of a store's tier, which no daemon changes meanwhile.
     pub fn of(tier: &Path, ring_slots: u32, store: StoreId) -> Result<TableRead, Error> {
         let read = |name| OneFile::read(&tier.join(name), ring_slots, store);
         let files = [read(FILES[0])?, read(FILES[1])?];
@@ -277,7 +277,7 @@ impl SessionTable {
         self.mapping.emulate(emulated);
     }
 
-    /// Takes a slot nobody uses for `record`, durably; `None`: there is none.
+    /// Takes an unused slot for `record`, durably; `None`: there is none.
     pub fn occupy(&mut self, record: &SessionRecord) -> Result<Option<u32>, Error> {
         let Some(&slot) = self.free.last() else { return Ok(None) };
         self.write(slot, record)?;

@@ -1,9 +1,10 @@
 //! In which boot of the machine a store was last open.
 //!
-//! A session's process is known by its number, and numbers start anew with each boot: whoever has one of before is
-//! somebody else. So the store says which boot its sessions are of, in a file beside the others, and who opens it in another
-//! one awaits nobody. A file that is missing, or says nothing, leaves it unknown: then processes are looked for. The session table's head
-//! says it, too: no old copy of the file makes processes of this boot look dead.
+//! A session's process is known by its number, and numbers start anew with each boot: a process with a number of
+//! before is another one. So the store says which boot its sessions are of, in a file beside the others. A daemon
+//! that opens it in another boot awaits no session. A file that is missing, or says nothing, leaves it unknown:
+//! then the daemon looks for the processes. The session table's head says it, too: no old copy of the file makes
+//! processes of this boot look dead.
 //!
 //! | order | so that |
 //! |---|---|
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells.
 const KERNEL_BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// What it tells: a UUID as people write it.
+/// The length of its name: a UUID as people write it.
 const LENGTH: usize = 36;
 
 /// The boot a store says, and this one.
@@ -27,7 +28,7 @@ pub(crate) struct Boot {
     path: PathBuf,
     said: Option<String>,
     now: Option<String>,
-    /// What the session table says, or 0.
+    /// The boot in the session table's head, or 0.
     known: u64,
 }
 
@@ -45,7 +46,7 @@ fn read(path: &Path) -> Option<String> {
 }
 
 impl Boot {
-    /// What the store in `tier` says, and its session table, or 0.
+    /// The boot that the store in `tier` names, and its session table, or 0.
     pub(crate) fn of(tier: &Path, known: u64) -> Boot {
         let path = tier.join(BOOT_FILE);
         Boot { said: read(&path), now: read(Path::new(KERNEL_BOOT)), path, known }

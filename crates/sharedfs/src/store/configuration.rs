@@ -14,8 +14,8 @@ const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
 const USER_MESSAGE_BYTES_LEAST: u64 = 18 << 20;
 /// redb wants some pages at hand.
 const METADATA_CACHE_BYTES_LEAST: u64 = 1 << 20;
-/// A lease that is taken away before its holder could use it once is of use to nobody. Nobody waits longer for somebody
-/// else's.
+/// A lease that is taken away before its holder could use it once is of no use. No session waits longer for
+/// another's lease.
 const LEASE_HOLD_US: RangeInclusive<u64> = 200..=100_000;
 
 /// What can be set. A file that leaves a line out gets its default; an unknown line is an error.
@@ -55,12 +55,12 @@ pub struct Options {
     pub emulate: Profile,
     /// Where stores to persistent memory are durable.
     pub persistence_domain: Domain,
-    /// What one other user may have of the daemon.
+    /// Limits of one other user.
     pub users: UserLimits,
 }
 
-/// How much of the daemon one user may have who is neither the store's own nor root. All of them together may have four times as
-/// much.
+/// How much of the daemon one user may have that is neither the store's own nor root. All of them together may have
+/// four times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UserLimits {
@@ -96,11 +96,11 @@ fn profile<'de, D: Deserializer<'de>>(text: D) -> Result<Profile, D::Error> {
     String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// What is taken to be so of persistent memory, whatever the kernel says.
+/// The persistence domain that is assumed of persistent memory, whatever the kernel says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Domain {
-    /// What the kernel says.
+    /// As the kernel says.
     #[default]
     Auto,
     /// Stores are durable in a cache.
@@ -132,7 +132,7 @@ pub enum Ship {
     Never,
     /// On all that may be.
     Always,
-    /// On some for a moment, then on others: what is switched meets everything else that way.
+    /// On some for a moment, then on others: so that switching a file meets everything else.
     Random,
 }
 
@@ -181,7 +181,8 @@ pub enum ConfigurationError {
     },
 }
 
-/// What a new store's `cuesta.toml` holds: each line with its default, commented out, but for the medium that is played if one is.
+/// The text of a new store's `cuesta.toml`: each line with its default, commented out, but for the medium that is
+/// played if one is.
 #[must_use]
 pub fn template(emulate: Profile) -> String {
     let Options {

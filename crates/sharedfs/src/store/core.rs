@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-/// What the daemon knows of its sessions; behind one lock, held for moments.
+/// The daemon's knowledge of its sessions; behind one lock, held for moments.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) table: SessionTable,
@@ -86,7 +86,7 @@ pub struct SharedFs {
     pub(crate) controls: Mutex<Vec<Control>>,
     pub(crate) space: Mutex<Space>,
     pub(crate) quotas: Mutex<Quotas>,
-    /// Digests of everything for totals, which anybody may ask for.
+    /// Limits how often a question for totals digests everything.
     pub(crate) looking: Pace,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
@@ -97,20 +97,20 @@ pub struct SharedFs {
     pub(crate) told_damage: ToldDamage,
     pub(crate) recovered: Recovered,
     pub(crate) making: Mutex<()>,
-    /// Held by who begins a session; and by who needs that nobody does.
+    /// Held for reading while a session begins; for writing, where none may begin.
     pub(crate) attaching: RwLock<()>,
     pub(crate) recovering: AtomicBool,
     /// A digest runs.
     pub(crate) digests: AtomicBool,
     /// When a session was last given what another one was fenced for.
     pub(crate) attended_at: Mutex<Option<Instant>>,
-    /// Inodes without a name that are kept while it can be seen that somebody has them open.
+    /// Inodes without a name that are kept while the daemon can see that a program has them open.
     pub(crate) watched_orphans: AtomicU64,
     /// When a digest last found the medium full.
     pub(crate) starved: Mutex<Option<Instant>>,
 }
 
-/// What the server keeps of a session.
+/// A session, as the server keeps it.
 #[derive(Clone, Debug)]
 pub struct SessionHandle {
     /// Its number.
@@ -138,7 +138,7 @@ impl SharedFs {
         &self.superblock
     }
 
-    /// What is asked of the medium that is played on the store's own.
+    /// The profile of the medium that is played on the store's own.
     pub(crate) fn profile(&self) -> Option<Profile> {
         self.emulated.as_ref().map(|emulated| emulated.profile())
     }

@@ -45,7 +45,7 @@ mod tests {
         let refused = begin(folder.path(), Medium::Block, asked).unwrap_err().to_string();
         assert!(refused.contains("emulate = \"optane-pmm\"") && refused.contains("block"), "{refused}");
         assert!(begin(folder.path(), Medium::Block, Profile::default()).unwrap().is_none());
-        // Who is the second one goes on with the same file.
+        // The second process goes on with the same file.
         for _ in 0..2 {
             let emulated = begin(folder.path(), Medium::Memory, asked).unwrap();
             assert_eq!(emulated.map(|emulated| emulated.profile()), Some(asked));

@@ -16,7 +16,7 @@ impl SharedFs {
     pub(crate) fn heal_superblocks(&self) -> Result<(), Error> {
         let mut superblocks = self.superblocks.lock();
         let now = superblocks.opening;
-        // What they are to say is known here, be both damaged.
+        // Their content is known here, even if both are damaged.
         match Superblocks::read(&self.tier) {
             Ok(found) => found.tell(),
             Err(error) => {

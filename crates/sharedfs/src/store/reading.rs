@@ -9,7 +9,7 @@ use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord};
 const PAGE: usize = 4096;
 
 impl SharedFs {
-    /// What was committed so far.
+    /// A snapshot of the last commit.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         Ok(self.metadata.read()?)
     }

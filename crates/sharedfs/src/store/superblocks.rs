@@ -108,7 +108,7 @@ impl Superblocks {
         Ok(Superblocks { superblock, opening, flaws })
     }
 
-    /// What a crash does not explain, nor that a store of before has one copy.
+    /// Flaws that neither a crash explains nor a store of an earlier version, which has one copy.
     pub(crate) fn damage(&self) -> impl Iterator<Item = &Flaw> {
         self.flaws.iter().filter(|flaw| match flaw {
             Flaw::Missing(SUPERBLOCK_COPY_FILE) => self.opening != Opening::default(),

@@ -70,7 +70,7 @@ impl Store {
         Store { folder }
     }
 
-    /// The same store again, of which nobody has anything open.
+    /// The same store again, with nothing open.
     pub fn copied(&self) -> Store {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let mut copying = std::process::Command::new("cp");
@@ -200,7 +200,7 @@ impl Writer {
         granted.remove(0)
     }
 
-    /// What is granted when the block of `ahead` numbers around the inode is welcome, too.
+    /// The grants when the block of `ahead` numbers around the inode is welcome, too.
     pub fn acquire_ahead(&mut self, inode: InodeNumber, mode: LeaseMode, ahead: u32) -> Vec<Grant> {
         if mode == LeaseMode::Write {
             self.held.insert(inode);
@@ -566,7 +566,7 @@ pub fn names_under(path: &Path) -> Vec<String> {
 
 pub const HEADER: u64 = HEADER_BYTES as u64;
 
-/// What came ahead, as if each had been asked for alone.
+/// Grants that came ahead, as if each had been asked for alone.
 fn unpacked(ahead: Vec<u8>) -> Vec<Grant> {
     let mut places = Vec::new();
     let parcel = Parcel::open(ahead, |_, at| places.push(at)).unwrap();

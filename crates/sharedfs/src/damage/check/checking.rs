@@ -19,14 +19,14 @@ use std::sync::Arc;
 fn is_damaged(files: &Files) -> Result<bool, Error> {
     let opened = match MetadataStore::open_sound_part(files.clone()) {
         Err(MetadataError::Damaged(_)) => return Ok(true),
-        // What else keeps it closed is told by who opens it.
+        // Any other reason that keeps it closed is told by its opening.
         Err(_) => return Ok(false),
         Ok(opened) => opened,
     };
     Ok(opened.lost_pages()? > 0)
 }
 
-/// Checks a store nobody has open. Goes on with a repair that was broken off, but for [`Mode::Report`].
+/// Checks a store that no daemon has open. Goes on with a repair that was broken off, but for [`Mode::Report`].
 pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let mut superblocks = Superblocks::read(tier)?;
     let superblock = superblocks.superblock;
@@ -138,7 +138,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         shared.leave();
         drop(shared);
         if mode == Mode::RepairWithLoss {
-            // What a broken off repair has lost stands among its losses until it was told.
+            // The losses of a broken off repair are kept until they were told.
             forget_all(tier)?;
         }
         metadata = MetadataStore::open(&path, medium_of_files)?;

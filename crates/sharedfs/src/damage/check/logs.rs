@@ -1,5 +1,5 @@
-//! What the logs hold that is not digested. A log may end in any way a crash can end it; one that ends before its mark was damaged
-//! ([`crate::damage::log_losses`]).
+//! Undigested entries of the logs. A log may end in any way a crash can end it; one that ends before its mark was
+//! damaged ([`crate::damage::BrokenLog`]).
 
 use super::problem::Problem;
 use crate::Error;

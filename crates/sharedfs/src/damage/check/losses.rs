@@ -1,6 +1,6 @@
-//! What a repair drops. A repair is one whole, however often it is broken off: before it loses something it writes that down beside
-//! the store, and no daemon opens the store until it was told. The next repair goes on where the last one ended and tells of everything.
-//! It also knows whether what programs remember may be lost.
+//! Losses of a repair. A repair is one whole, however often it is broken off: before it loses something it writes
+//! that down beside the store, and no daemon opens the store until it was told. The next repair goes on where the
+//! last one ended and tells of everything. It also knows whether programs may remember lost state.
 //!
 //! The file holds one line for each finding, and is replaced as a whole. A line that begins with [`CONFINED`] is of something
 //! that no program knows, or only the program whose log it was: sessions of others go on.
@@ -17,10 +17,10 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// What a line begins with that is nothing to the programs that still run.
+/// The beginning of a line that is nothing to the programs that still run.
 const CONFINED: &str = "- ";
 
-/// What a repair has lost and nobody was told: as the file has it.
+/// Losses of a repair that were not told: as the file has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses(Vec<String>);
 
@@ -36,7 +36,7 @@ impl Losses {
         }
     }
 
-    /// What is to be told.
+    /// The lines to be told.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|line| line.strip_prefix(CONFINED).unwrap_or(line))
     }

@@ -1,7 +1,8 @@
-//! The kernel's files of the inodes in mapped mode: such a file is all the content there is, so that one that is missing is
-//! damage nothing can mend: the inode is taken out of the mode only if somebody wants that. One that no inode counts on is what a daemon left that was killed on its way into the mode or
-//! out of it; the next takes it away, and so does a repair. But where commits were lost, the one that began the mode may be
-//! among them, and what was stored since then lies nowhere else: such files are set aside.
+//! The kernel's files of the inodes in mapped mode. Such a file is all the content there is. If one is missing,
+//! nothing can mend that: the inode is taken out of the mode only by a repair that may lose something. If no inode
+//! counts on a file, a daemon was killed on its way into the mode or out of it: the next daemon takes the file
+//! away, and so does a repair. But where commits were lost, the one that began the mode may be among them, and the
+//! content stored since then lies nowhere else: such files are set aside.
 
 use super::problem::Problem;
 use super::survey::Seen;
@@ -37,7 +38,7 @@ pub(crate) fn strays(tier: &Path, snapshot: &Snapshot) -> Result<Vec<Problem>, E
 
 /// The inodes of files that nothing counts on, and where these are to be moved.
 pub(crate) fn plan_aside(tier: &Path, snapshot: &Snapshot) -> Result<Vec<(InodeNumber, PathBuf)>, Error> {
-    // Told to people, who have no use for a path of this process alone.
+    // The report is for people: a path of this process alone is of no use to them.
     let folder = tier.canonicalize().unwrap_or_else(|_| tier.to_owned()).join(SET_ASIDE_FOLDER);
     let plan = uncounted(tier, snapshot)?.into_iter().map(|inode| {
         let name = inode.0.to_string();

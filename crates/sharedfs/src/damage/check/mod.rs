@@ -1,8 +1,8 @@
 //! The offline checker behind `cuesta fsck`: does everything the store holds fit together?
 //!
-//! It reads the metadata store from end to end and counts again what the digest keeps: names against inodes, link counts,
-//! directory sizes, extents against bitmaps, the zeros behind the ends of files. Most of what can go wrong has one
-//! safe repair; what has none is damage that is reported and left alone.
+//! It reads the metadata store from end to end and counts again what the digest keeps: names against inodes, link
+//! counts, directory sizes, extents against bitmaps, the zeros behind the ends of files. Most of the problems have
+//! one safe repair. The others are damage that is reported and left alone.
 //!
 //! | folder | idea |
 //! |---|---|

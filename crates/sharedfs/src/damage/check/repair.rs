@@ -1,7 +1,7 @@
-//! The safe repairs: each only makes a count, a mark or a name agree with what is there. Content is never dropped:
-//! an inode that lost its names gets one in the root. Only what belongs to an inode that does not exist goes (no inode
-//! will have its number again), and extents in the table that an inode's record does not speak of. That content which is
-//! not there is waited for no more, somebody has to want.
+//! The safe repairs: each only makes a count, a mark or a name agree with the rest of the store. Content is never
+//! dropped: an inode that lost its names gets one in the root. Only the entries of an inode that does not exist go
+//! (no inode will have its number again), and extents in the table that an inode's record does not speak of. Giving
+//! up content that is missing is no safe repair: the caller must ask for it.
 
 use super::problem::Problem;
 use super::report::Mode;
@@ -146,7 +146,7 @@ fn repair_one(
     Ok(())
 }
 
-/// An inode nobody names appears in the root, under its number.
+/// An inode without a name appears in the root, under its number.
 fn give_a_name(transaction: &mut Transaction, inode: InodeNumber) -> Result<(), Error> {
     let Some(stored) = transaction.inode(inode)? else { return Ok(()) };
     let kind = stored.record.kind();

@@ -1,4 +1,4 @@
-//! What a check found, and whether it may change the store.
+//! Findings of a check, and whether it may change the store.
 
 use super::problem::Problem;
 
@@ -18,13 +18,13 @@ pub enum Verdict {
 /// A problem and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// The problem.
     pub problem: Problem,
     /// What became of it.
     pub verdict: Verdict,
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// In the order they were found.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "damaged";
 /// The new file, until it takes the place of the old one, and its second copy.
 const UNFINISHED: [&str; 2] = ["salvage.redb", "salvage.copy"];
-/// What one repair finds out another one mends: a directory that is gone leaves what lay in it without a name.
+/// One repair mends problems that another one finds: a directory that is gone leaves its files without a name.
 const ROUNDS_MAX: usize = 8;
 
 fn unless_missing(done: std::io::Result<()>) -> std::io::Result<()> {

@@ -23,7 +23,7 @@ pub(crate) struct Seen {
     orphan: bool,
 }
 
-/// What the store holds, and what is wrong with it.
+/// Everything the store holds, and each problem with it.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) inodes: BTreeMap<InodeNumber, Seen>,
@@ -183,7 +183,7 @@ impl Survey {
                 if let Some(&known) = reached.get(&at) {
                     break known;
                 }
-                // Until it is known better, whoever comes back here went round.
+                // Until it is known better, a way that comes back here is a circle.
                 reached.insert(at, false);
                 way.push(at);
                 match self.inodes.get(&at).and_then(|seen| seen.holder) {
@@ -286,8 +286,8 @@ impl Survey {
         Ok(())
     }
 
-    /// A directory counts for its own quota, or for that of the directory it lies in. Of other files nobody can tell: they
-    /// may have had a name elsewhere when the quota was set.
+    /// A directory counts for its own quota, or for that of the directory it lies in. Of other files that
+    /// cannot be told: they may have had a name elsewhere when the quota was set.
     fn check_trees(&mut self) {
         let Survey { inodes, problems, .. } = self;
         let mut right: HashMap<InodeNumber, InodeNumber> = HashMap::new();
@@ -306,7 +306,8 @@ impl Survey {
                     break known;
                 }
                 let Some(seen) = inodes.get(&at) else { break InodeNumber::NONE };
-                // Until it is known better, whoever comes back here went round, which is reported elsewhere.
+                // Until it is known better, a way that comes back here is a circle, which is
+                // reported elsewhere.
                 right.insert(at, seen.record.tree);
                 match seen.holder.filter(|_| seen.record.tree != at) {
                     Some(holder) => {

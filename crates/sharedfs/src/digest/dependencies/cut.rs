@@ -1,7 +1,8 @@
 //! Rule: how far each log may be recovered.
 //!
-//! Each log ends where the crash broke it off. An entry that depends on a longer part of another log than there is must not survive, nor
-//! what follows it, nor what depends on that. What is left is the longest prefix of each log such that nothing depends on what is gone.
+//! Each log ends where the crash broke it off. An entry that depends on a longer part of another log than there is
+//! must not survive, nor may the entries behind it, nor those that depend on them. The rest is the longest prefix
+//! of each log such that no entry depends on a lost one.
 //! No acknowledged entry is lost by that: an fsync returns once all that its log depends on is on the disk.
 
 use cuesta_format::{LogDependency, LogGeneration, LogPosition, SessionId};

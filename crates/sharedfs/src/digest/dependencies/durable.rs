@@ -52,7 +52,7 @@ impl SharedFs {
         Ok(())
     }
 
-    /// What the disk may lack of a part of a log that was written to `written`, if there is anything.
+    /// The entries that the disk may lack of a part of a log that was written to `written`, if there are any.
     fn undurable(&self, part: &LogDependency, written: Option<LogPosition>) -> Option<Undurable> {
         let core = self.core.lock();
         let session = core.sessions.get(&part.session)?;

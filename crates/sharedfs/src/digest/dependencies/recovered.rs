@@ -21,7 +21,8 @@ struct LogAtRest {
 }
 
 impl SharedFs {
-    /// Where the logs end that must not be recovered to their ends: what they have behind that depends on what other logs lost.
+    /// Where the logs end that must not be recovered to their ends: entries behind that depend on entries that
+    /// other logs lost.
     pub(crate) fn cuts_of(
         &self,
         occupied: &[OccupiedSlot],

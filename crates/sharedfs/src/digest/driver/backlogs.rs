@@ -45,7 +45,7 @@ impl SharedFs {
         self.core.lock().sessions.values().map(|found| found.backlog(&self.options)).collect()
     }
 
-    /// What a session's log holds that is not digested; 0 if there is no such session.
+    /// Undigested bytes of a session's log; 0 if there is no such session.
     #[must_use]
     pub fn pending_bytes(&self, session: SessionId) -> u64 {
         self.core.lock().sessions.get(&session).map_or(0, Session::undigested_bytes)

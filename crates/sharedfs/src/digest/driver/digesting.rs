@@ -53,7 +53,7 @@ impl SharedFs {
         self.digest_some(&mut self.digester.lock(), session, Until::Completed)
     }
 
-    /// As [`SharedFs::digest_session`], for nobody who waits: what the disk need not be waited for comes first.
+    /// As [`SharedFs::digest_session`], when no session waits: entries that are on the disk already come first.
     pub(super) fn digest_unawaited(&self, session: SessionId) -> Result<Progress, Error> {
         self.digest_some(&mut self.digester.lock(), session, Until::Durable)
     }
@@ -164,8 +164,8 @@ impl SharedFs {
         }
     }
 
-    /// Digests a session's log to `until`: what is completed now, if that is asked for, whatever comes meanwhile. Says whether
-    /// the log is still good.
+    /// Digests a session's log to `until`. If that is what is completed, entries that come meanwhile are left.
+    /// Says whether the log is still good.
     pub(crate) fn digest_all(
         &self,
         digester: &mut Digester,

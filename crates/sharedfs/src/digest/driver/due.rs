@@ -50,8 +50,8 @@ impl SharedFs {
         }
     }
 
-    /// From now on nothing is digested: the metadata store is damaged, or its medium has failed, and what a commit left of
-    /// either nobody knows. What was committed is read, and what is logged is there for the next daemon.
+    /// From now on nothing is digested: the metadata store is damaged, or its medium has failed, and how much a
+    /// commit left of either is unknown. Committed state is read, and logs are there for the next daemon.
     pub(super) fn refuse_writes_behind(&self, error: &Error) {
         if error.is_left() || self.metadata.is_read_only() {
             return;

@@ -1,8 +1,10 @@
-//! Sessions that need not kick: whoever got an inode others were fenced for is about to be fenced for it, too.
+//! Sessions that need not kick: a session that got an inode others were fenced for is about to be fenced for it,
+//! too.
 //!
-//! A kick wakes the digest thread, on a processor where somebody waits for the inode or digests what it waits for. Such a
-//! session is told that its log is looked at anyway: by who waits next, or by the digest thread once nobody kicked
-//! for the idle time. That is the last look at it; from then on it kicks again.
+//! A kick wakes the digest thread, on a processor where another session waits for the inode or digests the log it
+//! waits for. So the daemon tells such a session that it looks at the log anyway: the next waiter does, or the
+//! digest thread once no session kicked for the idle time. That is the last look at it; from then on the session
+//! kicks again.
 
 use crate::SharedFs;
 use crate::sessions::Session;
@@ -10,7 +12,7 @@ use cuesta_format::SessionId;
 use cuesta_media::wait;
 use std::time::{Duration, Instant};
 
-/// Who got something so long ago takes no turns at the moment.
+/// A session that got an inode longer ago than this takes no turns at the moment.
 const TURN_MAX: Duration = Duration::from_millis(50);
 
 impl SharedFs {
@@ -21,7 +23,7 @@ impl SharedFs {
         let Some(found) = core.sessions.get_mut(&session) else { return };
         if !std::mem::replace(&mut found.attended, true) {
             found.control.publish_attended(true);
-            // The digest thread may be asleep for good: it learns that there is somebody to look after.
+            // The digest thread may be asleep for good: it learns that there is a log to look at.
             let _ = wait::raise(found.control.kick());
         }
     }
@@ -36,7 +38,7 @@ impl SharedFs {
         self.attended_at.lock().is_some_and(|at| at.elapsed() < TURN_MAX)
     }
 
-    /// All kick again. What they did not kick for is seen behind this.
+    /// All kick again. This looks at the growth they did not kick for.
     pub(crate) fn attend_no_more(&self) {
         let attended: Vec<SessionId> = {
             let mut core = self.core.lock();

@@ -1,8 +1,8 @@
-//! What a step of the digest did.
+//! The result of a step of the digest.
 
 use cuesta_format::SessionId;
 
-/// What a step of the digest did.
+/// The result of a step of the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// A batch went into the shared area.

@@ -15,7 +15,8 @@ use std::time::Instant;
 const BATCHES_AHEAD: u64 = 4;
 /// But never more than this part of what there is to grant at once,
 const AHEAD_PART: u64 = 8;
-/// and only while more than this part of the tier is free: on a full one nobody may have what it did not ask for.
+/// and only while more than this part of the tier is free: on a full one no session may have blocks it did not ask
+/// for.
 const PLENTY_PART: u64 = 4;
 
 impl SharedFs {

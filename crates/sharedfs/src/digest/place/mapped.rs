@@ -1,5 +1,5 @@
-//! What a batch writes to files in mapped mode: into the kernel's files, as it was asked for. Their sessions wait for that,
-//! and whoever reads or maps them meanwhile sees some of it, as of any write that goes on.
+//! Content that a batch writes to files in mapped mode: into the kernel's files, as the log asks. Their sessions
+//! wait for that. A program that reads or maps them meanwhile sees some of it, as of any write that goes on.
 
 use crate::Error;
 use crate::kernel::MappedFiles;

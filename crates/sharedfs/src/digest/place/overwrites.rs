@@ -22,7 +22,7 @@ pub(super) struct Overwrite {
     pub(super) to: BlockAddress,
 }
 
-/// What a batch writes over committed blocks.
+/// Content that a batch writes over committed blocks.
 #[derive(Debug, Default)]
 pub struct Overwrites {
     pub(super) stores: Vec<Overwrite>,

@@ -13,7 +13,7 @@ pub struct Change {
     pub node: u32,
     /// The blocks.
     pub blocks: Range<u64>,
-    /// What they are now.
+    /// Their new extents.
     pub extents: Range<usize>,
 }
 
@@ -26,9 +26,9 @@ pub struct Placements {
     pub extents: Vec<Extent>,
     /// The same, as the session is told.
     pub placed: Vec<Placed>,
-    /// What goes over committed blocks, when all else is in its place.
+    /// Content that goes over committed blocks, when all else is in its place.
     pub overwrites: Overwrites,
-    /// What goes into files in mapped mode, then.
+    /// Content that goes into files in mapped mode, then.
     pub mapped: MappedWrites,
     /// Bytes copied.
     pub bytes_copied: u64,

@@ -31,7 +31,7 @@ pub struct Placer<'a> {
     pub arenas: &'a Arenas,
     /// What writes there.
     pub writer: ContentWriter,
-    /// What was committed before.
+    /// The committed state before the batch.
     pub before: &'a Snapshot,
     /// Where blocks come from; locked for moments, never while content is copied.
     pub space: &'a Mutex<Space>,
@@ -57,7 +57,7 @@ enum Way {
     Over(BlockAddress),
     /// They are placed anew.
     Anew,
-    /// What is written to them is lost, as what was there.
+    /// Content written to them is lost, like their old content.
     Lost(BlockAddress),
 }
 
@@ -130,9 +130,9 @@ impl Placer<'_> {
         Ok(Ok(()))
     }
 
-    /// How the content of `blocks` is placed, which may be written where they lie if there is an address. A bad block's
-    /// content goes elsewhere; what is left of it, if it is written in part, is damaged. Where no checksum could say so, it
-    /// stays where it is, and whoever reads it is told by the medium.
+    /// How the content of `blocks` is placed, which may be written where they lie if there is an address. A bad
+    /// block's content goes elsewhere. If the batch writes it in part, the rest of the block is damaged. Where
+    /// no checksum could say so, it stays where it is, and the medium tells its readers.
     fn ways(
         &self,
         blocks: Range<u64>,
@@ -250,7 +250,7 @@ impl Placer<'_> {
                 self.writer.put(extent.address.plus(at - from), bytes)?;
                 at = whole_end;
             } else {
-                // What the parts cover altogether does not depend on what was there.
+                // A block that the parts cover altogether does not depend on its old content.
                 let is_covered = covered(&parts[part..], at..at + BLOCK_BYTES) == BLOCK_BYTES;
                 let old = if is_covered { None } else { self.old_block(node, at / BLOCK_BYTES)? };
                 let mut block = [0; BLOCK];

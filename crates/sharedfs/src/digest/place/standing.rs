@@ -34,7 +34,7 @@ impl Standing {
 
     /// The runs of `span`, in order: those that may be overwritten, with their address, and those that may not.
     pub fn runs(&self, span: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<BlockAddress>)> {
-        // What lies behind the end holds nothing that anybody knows of.
+        // Blocks behind the end hold nothing of the file.
         let end_block = span.end.min(self.size.div_ceil(BLOCK_BYTES));
         let mut at = span.start;
         let first = self.extents.partition_point(|extent| extent.end_block() <= at);

@@ -132,7 +132,7 @@ impl UsageChanges {
             .collect()
     }
 
-    /// The limits, of the payers for whom they change.
+    /// The changed limits, by payer.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (Payer, Option<Allowance>)> {
         self.limits.iter().map(|(&payer, &allowance)| (payer, allowance))
     }

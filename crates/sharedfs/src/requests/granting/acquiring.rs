@@ -23,8 +23,8 @@ const GRANT_ITEMS: usize = 1024;
 const GRANT_EXTENDED_BYTES: u32 = 512;
 
 impl SharedFs {
-    /// Grants a lease, after whatever must happen first. Who is fenced for it gives up what lies `ahead` as well,
-    /// unless the inode changes hands all the time.
+    /// Grants a lease, after whatever must happen first. A session that is fenced for it gives up the inodes
+    /// `ahead` as well, unless the inode changes hands all the time.
     pub(crate) fn lease(
         &self,
         session: SessionId,
@@ -112,7 +112,7 @@ impl SharedFs {
                     }
                 }
                 Outcome::Hold(left) => {
-                    // What it costs to come by is what it takes once it can be had.
+                    // The cost of getting the inode counts from the moment it can be had.
                     fenced = None;
                     self.wait_for_holders(inode, left);
                 }
@@ -122,8 +122,8 @@ impl SharedFs {
         }
     }
 
-    /// Refuses what needs the medium, once that has failed. Nobody is fenced any more: whose log can be taken no more would lose
-    /// what it can read.
+    /// Refuses a request that needs the medium, once that has failed. No session is fenced any more: its log
+    /// can be taken no more, and it would lose files it can read.
     pub(crate) fn check_medium(&self) -> Result<(), Error> {
         match self.metadata.read_only() {
             Some(ReadOnly::Failure) => Err(MetadataError::Failed.into()),
@@ -131,8 +131,8 @@ impl SharedFs {
         }
     }
 
-    /// Refuses an inode whose maker has not made it. Nobody loses a number to who only guessed it: what its owner makes of
-    /// it later is its own, without having asked.
+    /// Refuses an inode whose maker has not made it. No session loses a number to one that only guessed it: an
+    /// inode its owner makes of it later is the owner's, without a question.
     fn check_born(&self, owner: SessionId, inode: InodeNumber) -> Result<(), Trouble> {
         if self.metadata.read()?.inode(inode)?.is_none() {
             self.digest_completed(owner)?;
@@ -143,8 +143,8 @@ impl SharedFs {
         Ok(())
     }
 
-    /// Digests the log of a session that gave the inode back. What it never completed of that is void: the inode is free,
-    /// before another digest could begin that finds more.
+    /// Digests the log of a session that gave the inode back. Entries it never completed are void: the inode is
+    /// free, before another digest could begin that finds more.
     fn drain(&self, session: SessionId, inode: InodeNumber) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         self.digest_what_is_completed(&mut digester, session)?;
@@ -181,7 +181,7 @@ impl SharedFs {
         Ok(Response::Granted { grant: Box::new(grant), ahead })
     }
 
-    /// For how long the session is to send its operations on the inode. What it holds it uses.
+    /// For how long the session is to send its operations on the inode. If it holds a lease, it uses that.
     fn shipped_for(&self, session: SessionId, inode: InodeNumber, sends: Sends) -> Option<u32> {
         if sends == Sends::Nothing {
             return None;
@@ -236,7 +236,7 @@ impl SharedFs {
         }
     }
 
-    /// What a lease on an inode brings along.
+    /// The grant of a lease on an inode, with all that it brings along.
     fn grant(
         &self,
         session: SessionId,
@@ -293,7 +293,7 @@ impl SharedFs {
         Ok(Some(grant))
     }
 
-    /// What a session that knows a version of a directory lacks, if that is known.
+    /// The names that a session lacks which knows a version of a directory, if they are known.
     fn changes_since(
         &self,
         snapshot: &Snapshot,

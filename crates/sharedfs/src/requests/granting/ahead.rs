@@ -10,13 +10,13 @@ use cuesta_format::InodeNumber;
 use cuesta_format::wire::{AHEAD_MAX, BESIDE_MAX};
 use std::ops::Range;
 
-/// Who asks for so many numbers at once goes through a tree.
+/// A session that asks for so many numbers at once goes through a tree.
 const TREE_NUMBERS: u64 = 128;
 
 /// No more is sent with what was waited for,
 pub(crate) const PARCEL_BYTES_MAX: usize = 1 << 20;
 
-/// What is welcome along.
+/// The inodes that are welcome along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ahead {
     /// A block of inode numbers.

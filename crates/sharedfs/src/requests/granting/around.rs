@@ -8,16 +8,18 @@ use cuesta_format::parcel::Packer;
 use cuesta_format::wire::{LeaseMode, Response};
 use cuesta_format::{InodeNumber, SessionId};
 
-/// and no more where nobody waits: a socket holds it with what lies in it already, so that this end never waits either.
+/// and no more where no thread waits: the socket holds it beside the bytes it has already, so that this end never
+/// waits either.
 const UNREAD_BYTES_MAX: usize = 128 << 10;
 
 impl Ahead {
-    /// What whoever is fenced gives up along, as of the last commit: files and symbolic links of the block.
+    /// Inodes that a fenced session gives up along, as of the last commit: files and symbolic links of the
+    /// block.
     pub(crate) fn given_up_along(&self, shared: &SharedFs) -> Result<Vec<InodeNumber>, Error> {
         Look::now(shared).inodes(&self.block, false)
     }
 
-    /// What is granted along if it is free.
+    /// Inodes that are granted along if they are free.
     fn wanted(&self, shared: &SharedFs) -> Result<Vec<InodeNumber>, Error> {
         let mut look = Look::now(shared);
         let mut wanted = look.inodes(&self.block, self.directories)?;
@@ -58,7 +60,7 @@ impl SharedFs {
         drop(core);
         let mut packer = Packer::default();
         let Ok(left_out) = Look::now(self).pack(&mut packer, &granted, ahead.bytes_max) else {
-            // Something near cannot be read: whoever wants that is told.
+            // Something near cannot be read: the session that wants it is told.
             self.give_back_unread(session, &granted.iter().map(|&(near, _)| near).collect::<Vec<_>>());
             return Ok(Vec::new());
         };

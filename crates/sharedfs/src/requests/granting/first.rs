@@ -1,8 +1,8 @@
-//! Policy: what a session that has just begun is granted with the answer to its first question.
+//! Policy: leases that a new session is granted with the answer to its first question.
 //!
-//! Most programs begin by looking where they are: at the directory they were started in and at those above it, up to the
-//! store's root. Many do so at the same time, and few change what they pass through; so those above are granted to read,
-//! along with whoever reads them, and only where nobody has to let go of anything.
+//! Most programs begin by looking where they are: at the directory they were started in and at those above it, up
+//! to the store's root. Many do so at the same time, and few change the directories they pass through. So those
+//! above are granted to read, beside the readers there are, and only where no session has to let go of anything.
 
 use super::ahead::Ahead;
 use super::ahead::PARCEL_BYTES_MAX;

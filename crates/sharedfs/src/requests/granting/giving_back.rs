@@ -15,7 +15,7 @@ impl SharedFs {
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
-        // What a digest is under way with can still change it, whatever the session says by now.
+        // A digest under way can still change the inode, whatever the session says by now.
         let completed = found.completed().max(found.digesting);
         let lingers = completed > found.digested && !planted::active(Bug::GivenBackAtOnce);
         let until = lingers.then_some(completed);

@@ -1,11 +1,11 @@
 //! Policy: how long a lease is kept that others wait for, and what they do meanwhile.
 //!
-//! Who gets a lease that changes hands all the time keeps it for a moment, so that busy sessions trade batches and not
-//! operations (DESIGN §8): for `lease_hold_us`, or for some times as long as it took to come by, whichever is longer, so
-//! that most of the time is spent working. Whoever does nothing keeps it no longer.
+//! A session that gets a lease which changes hands all the time keeps it for a moment, so that busy sessions trade
+//! batches and not operations (DESIGN §8). It keeps it for `lease_hold_us`, or for some times as long as it took to
+//! come by, whichever is longer: most of the time is spent working. A holder that does nothing keeps it no longer.
 //!
-//! Whoever waits has a processor to spare, and the holder's log is what it will wait for: its thread digests that meanwhile, so
-//! that little is left when the lease moves.
+//! A waiter has a processor to spare, and it will wait for the holder's log. So its thread digests that log
+//! meanwhile, and little is left when the lease moves.
 
 use crate::SharedFs;
 use crate::digest::driver::Progress;
@@ -49,7 +49,7 @@ impl SharedFs {
             let looked = Instant::now();
             for &holder in &holders {
                 if self.pending_bytes(holder) >= BATCH_LEAST_BYTES && !self.is_starved() {
-                    // What cannot be digested is found by who needs it to be.
+                    // The session that needs the digest finds an error by itself.
                     let _: Option<Result<Progress, _>> = self.digest_unless_busy(holder);
                 }
             }
@@ -89,8 +89,8 @@ impl SharedFs {
         pids.into_iter().any(wants_processor)
     }
 
-    /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is
-    /// fenced is what it and others wait for. Where that takes longer, it had better stand still.
+    /// Digests a session's log while the session goes on, as long as each time less was added: both wait for
+    /// the rest of the log when the session is fenced. Where that takes longer, it had better stand still.
     fn catch_up_with(&self, session: SessionId, until: Instant) {
         let mut before = u64::MAX;
         while Instant::now() < until {

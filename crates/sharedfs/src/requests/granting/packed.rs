@@ -49,7 +49,7 @@ impl Run {
     }
 }
 
-/// What is kept.
+/// The cache.
 #[derive(Debug, Default)]
 pub(crate) struct Packed {
     pub(super) kept: Mutex<Cache>,
@@ -57,7 +57,7 @@ pub(crate) struct Packed {
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    /// Commits so far: what was read before one is not kept behind it.
+    /// Commits so far: an item read before a commit is not kept behind it.
     pub(super) commits: u64,
     pub(super) runs: HashMap<u64, Arc<Run>>,
     pub(super) directories: HashMap<InodeNumber, Arc<[u8]>>,

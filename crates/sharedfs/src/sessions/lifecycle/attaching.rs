@@ -18,8 +18,8 @@ use std::sync::Arc;
 const SESSION_STEP: u64 = 64;
 
 impl SharedFs {
-    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page, references folder, and
-    /// what is shared of a medium that is played, if one is.
+    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page, references folder,
+    /// and the channels of a medium that is played, if one is.
     pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, Vec<OwnedFd>), Error> {
         let _attaching = self.attaching.read();
         let ready = self.controls.lock().pop();

@@ -33,7 +33,7 @@ impl SharedFs {
             }
             let of_user = kept.entry(caller.user).or_default();
             *of_user += 1;
-            // A user with so many has them connect and stay away on purpose, and fools nobody else.
+            // A user with so many has them connect and stay away on purpose, and fools no other user.
             *of_user > CALLERS_OF_USER
         };
         let gone: Vec<Caller> = callers.iter().filter(&mut goes).map(|&(caller, _)| caller).collect();

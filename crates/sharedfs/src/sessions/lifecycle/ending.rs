@@ -68,8 +68,8 @@ impl SharedFs {
         if any { Ok(true) } else { full.map(|()| false) }
     }
 
-    /// The daemon leaves, its process goes on: what its log holds is digested, what comes after that is void, and the next
-    /// daemon finds it in the table.
+    /// The daemon leaves, its process goes on: its log is digested, every entry behind that is void, and the
+    /// next daemon finds it in the table.
     pub(crate) fn suspend(&self, session: SessionId) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         self.shut_out(session);
@@ -86,7 +86,7 @@ impl SharedFs {
         if self.is_left() {
             return Err(MetadataError::Left.into());
         }
-        // First: what it appends behind the end of the digest must not seem to have happened.
+        // First: entries it appends behind the end of the digest must not seem to have happened.
         self.shut_out(session);
         let rejected = !planted::active(Bug::EndedUndigested)
             && self.digest_all(&mut digester, session, Until::Break)?.rejected;
@@ -121,7 +121,7 @@ impl SharedFs {
         }
         self.forget_mounts(&core.sessions);
         self.references.note_new(ended.control.new_lock_files());
-        // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
+        // Only now may its row go: with the slot gone, no recovery asks any more how far it was digested.
         digester.ended.push(session);
         core.leases.end_session(session);
         self.share_out_entries(&core.sessions);
@@ -140,7 +140,7 @@ impl SharedFs {
         self.counters.keep_unserved(&ended.control.unserved());
         self.events.record(Step::Detach { session, pid: ended.pid });
         match self.remove_closed(digester) {
-            // What it had open is looked at again.
+            // The inodes it had open are looked at again.
             Err(Error::NoSpace) => Ok(()),
             removed => removed.map(drop),
         }

@@ -29,25 +29,25 @@ pub(crate) struct Claim<'a> {
     pub ahead: &'a Ahead,
 }
 
-/// What a session loses in the moment its fence is settled.
+/// The loss of a session in the moment its fence is settled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loses<'a> {
     /// Nothing.
     Nothing,
     /// Its leases on these inodes, which go to the session that claims one of them.
     Lease(Claim<'a>, &'a [InodeNumber]),
-    /// Its leases on these inodes, which nobody else asked for.
+    /// Its leases on these inodes, which no other session asked for.
     Leases(&'a [InodeNumber]),
-    /// What it was promised and has not used, and what its digests freed and it has not let go of.
+    /// Blocks it was promised and has not used, and blocks its digests freed and it has not let go of.
     Space,
 }
 
 impl SharedFs {
     /// Fences a session for the sake of another's request, and revokes its lease on the inode (DESIGN §8).
     ///
-    /// From the moment the generation is published, no operation of the session returns without asking; so
-    /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
-    /// good before anybody else gets the lease.
+    /// From the moment the generation is published, no operation of the session returns without asking. So
+    /// entries that the scan behind it does not find were never acknowledged. The new log generation voids them
+    /// for good before another session gets the lease.
     ///
     /// Answers what the claim was granted in the moment the fence was settled. `None`: it is to be asked for again.
     pub(crate) fn fence(&self, session: SessionId, claim: Claim<'_>) -> Result<Option<LeaseMode>, Error> {
@@ -61,8 +61,9 @@ impl SharedFs {
             self.digests.load(Ordering::Relaxed) && self.stop_holder(session, inode) == Some(true);
         let mut digester = self.digester.lock();
         if self.core.lock().leases.held(session, inode).is_none() {
-            // Somebody else wanted it, too, and had it fenced: once more would only say that it held it until now. Or it was
-            // given back, and whom this stopped is not to stand still for that.
+            // Another session wanted it, too, and had it fenced: once more would only say that it held
+            // it until now. Or it was given back, and the session this stopped is not to stand still for
+            // that.
             return match is_stopped.then(|| self.settle_fence(&mut digester, session, Loses::Nothing)) {
                 // Its own question settles it when there is room.
                 None | Some(Err(Error::NoSpace)) => Ok(None),
@@ -71,7 +72,7 @@ impl SharedFs {
         }
         // It may have gone on meanwhile, by its own question.
         if self.stop_holder(session, inode).is_none() {
-            // Whatever it left in the table of leases, nobody waits for it.
+            // It may have left entries in the table of leases, but no session waits for it.
             self.core.lock().leases.end_session(session);
             return Ok(None);
         }
@@ -138,10 +139,10 @@ impl SharedFs {
         self.events.record(step);
     }
 
-    /// Takes what a session's log holds, once its generation was moved, and voids the rest; what it loses goes in the same
-    /// moment, so that whoever sees the fence settled sees that, too. A fence that
-    /// failed before it got there is finished by the session's own question, which must not be answered with an older
-    /// log's end. Answers what was granted of a claim.
+    /// Digests a session's log, once its generation was moved, and voids the rest. It takes what the session
+    /// loses in the same moment, so that a session that sees the fence settled sees that, too. A fence that
+    /// failed before it got there is finished by the session's own question, which must not be answered with an
+    /// older log's end. Answers the mode that a claim was granted.
     pub(crate) fn settle_fence(
         &self,
         digester: &mut Digester,
@@ -154,8 +155,8 @@ impl SharedFs {
         if !planted::active(Bug::LostUpdate) && self.digest_all(digester, session, Until::Break)?.rejected {
             return self.end(digester, session, Ending::GivenUp).map(|()| None);
         }
-        // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
-        // Where what is near cannot be read nothing is given up along.
+        // With the log digested, every inode the session made is in the metadata store: of its other numbers
+        // there is no inode. Where the inodes near cannot be read, none is given up along.
         let (taken, near) = match loses {
             Loses::Lease(claim, taken) => {
                 // Until the claim is granted no other session changes a directory: this version is the one the fenced session knows.
@@ -192,7 +193,8 @@ impl SharedFs {
                 if let Some(begun) = found.turns.remove(&inode) {
                     leases.note_turn(inode, now, found.control.operations().saturating_sub(begun));
                 }
-                // What it lost before and was not told of yet, it has had as it was since then.
+                // If it lost the inode before and was not told of that yet, it knows the version of
+                // then.
                 found.revoked.entry(inode).or_insert(version);
             }
         }

@@ -8,8 +8,8 @@ use crate::{Error, SharedFs};
 use cuesta_format::SessionId;
 
 impl SharedFs {
-    /// Fences all sessions and takes all their leases; until [`SharedFs::let_go_on`] none does anything more, and no other
-    /// may begin: for what changes inodes that anybody may have cached.
+    /// Fences all sessions and takes all their leases. Until [`SharedFs::let_go_on`] none does anything more,
+    /// and no other may begin: for a change of inodes that any session may have cached.
     pub(crate) fn halt_all(&self, digester: &mut Digester) -> Result<(), Error> {
         let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
         // All of them first, so that they wait at the same time.
@@ -25,7 +25,7 @@ impl SharedFs {
             let mut core = self.core.lock();
             let Core { sessions, table, leases, .. } = &mut *core;
             let Some(found) = sessions.get_mut(&session) else { continue };
-            // What comes behind is void; and only the next move is one that it is told of.
+            // Entries behind that are void; and only the next move is one that it is told of.
             found.renew_log(table)?;
             found.move_generation();
             found.revoked_all = true;

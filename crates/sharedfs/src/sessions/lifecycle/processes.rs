@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use std::os::fd::OwnedFd;
 
-/// What a process of a session is when its daemon is gone.
+/// The process of a session when its daemon is gone.
 pub(crate) enum Process {
     /// It cannot write to its log any more.
     Dead,

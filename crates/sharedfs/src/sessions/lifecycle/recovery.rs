@@ -30,7 +30,7 @@ struct Found {
     is_damaged: bool,
 }
 
-/// What a full medium refused, if that is all that went wrong.
+/// Lets an operation pass that failed only for lack of space, and answers that error.
 fn unless_full(done: Result<(), Error>) -> Result<Option<Error>, Error> {
     match done {
         Err(error @ Error::NoSpace) => Ok(Some(error)),
@@ -141,7 +141,7 @@ impl SharedFs {
         };
         if let Some(ending) = ending {
             match self.end(&mut digester, id, ending) {
-                // Its log is digested: what is left of it goes when there is room.
+                // Its log is digested: the session ends when there is room.
                 Err(Error::NoSpace) => self.end_later(id, ending),
                 ended => ended?,
             }
@@ -185,7 +185,7 @@ impl SharedFs {
         }
     }
 
-    /// What a log lost that is digested as far as it is whole.
+    /// The loss of a log that is digested as far as it is whole.
     pub(crate) fn loss_of(&self, session: SessionId) -> Result<Option<LogLoss>, Error> {
         let (files, commit_file, slot, end, salt) = {
             let core = self.core.lock();
@@ -238,8 +238,8 @@ impl SharedFs {
         found.publish(&self.options);
     }
 
-    /// Removes rows of sessions that are not in the table any more, and inodes without a name that nobody has open. On a full
-    /// medium rows go with the next digest, and inodes at a later start.
+    /// Removes rows of sessions that are not in the table any more, and inodes without a name that no program
+    /// has open. On a full medium rows go with the next digest, and inodes at a later start.
     fn forget_the_dead(&self) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         if let Some(full) = unless_full(self.forget_orphans(&mut digester))? {

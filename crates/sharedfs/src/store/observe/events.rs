@@ -44,7 +44,7 @@ impl Events {
         self.arrived.notify_all();
     }
 
-    /// There are no more: nobody waits for them.
+    /// There are no more: no reader waits for them.
     pub fn close(&self) {
         self.ring.lock().is_closed = true;
         self.arrived.notify_all();
@@ -85,7 +85,7 @@ mod tests {
         assert!(numbers(5, 10).is_empty());
     }
 
-    /// A daemon that left waited for whoever read its trace.
+    /// A daemon that left waited for the reader of its trace.
     #[test]
     fn nobody_waits_for_a_daemon_that_leaves() {
         let events = Events::new(3);

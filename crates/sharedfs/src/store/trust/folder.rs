@@ -23,9 +23,9 @@ pub enum TrustError {
     Owner {
         /// What.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Whose it had to be.
+        /// The owner it had to have.
         expected: u32,
     },
     /// Others can write to it.
@@ -74,14 +74,15 @@ impl TrustError {
 #[derive(Debug)]
 pub struct TrustedFolder {
     descriptor: OwnedFd,
-    /// What it was opened by.
+    /// The path it was opened by.
     named: PathBuf,
     /// A path that leads to the descriptor, and so to this folder and no other.
     anchored: PathBuf,
 }
 
 impl TrustedFolder {
-    /// Opens the folder at `path`, whose last component is no symbolic link, and which must belong to `owner`.
+    /// Opens the folder at `path`. Its last component must be no symbolic link, and the folder must belong to
+    /// `owner`.
     pub fn open(path: &Path, owner: u32) -> Result<TrustedFolder, TrustError> {
         TrustedFolder::open_at(CWD, path, path.to_owned(), owner)
     }
@@ -243,7 +244,7 @@ mod tests {
         assert!(matches!(gone, Err(TrustError::Missing(_))));
     }
 
-    /// What is opened by its path is what was checked, whatever has its name by now.
+    /// A path opens the folder that was checked, whatever has its name by now.
     #[test]
     fn a_folder_put_in_its_place_is_not_looked_into() {
         let above = folder(0o700);

@@ -107,7 +107,7 @@ fn read(folder: &TrustedFolder) -> Result<Option<Identity>, TrustError> {
         Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
-    // What the medium does not give is damage like any other.
+    // Bytes that the medium does not give are damage like any other.
     let read = std::fs::File::from(file).take(IDENTITY_BYTES as u64).read_to_end(&mut bytes);
     Ok(read.ok().and_then(|_| Identity::decode(&bytes)))
 }

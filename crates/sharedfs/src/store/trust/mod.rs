@@ -1,8 +1,8 @@
-//! What the daemon checks of a store's folders before it believes a byte in them.
+//! Checks of a store's folders, before the daemon believes a byte in them.
 //!
 //! | file | idea |
 //! |---|---|
-//! | `folder` | a folder that was opened once, and whose owner, type, mode and link count are right |
+//! | `folder` | a folder that was opened once, and has the right owner, type, mode and link count |
 //! | `trusted_store` | a store whose two folders were checked |
 //! | `purpose` | what it is opened for |
 //! | `removal` | what becomes of a fast tier whose store is removed |

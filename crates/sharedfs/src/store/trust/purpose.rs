@@ -1,6 +1,6 @@
-//! What a store is opened for.
+//! The purpose of opening a store.
 
-/// What a store is opened for: that decides about records of its identity which are missing or damaged.
+/// The purpose of opening a store: that decides about records of its identity which are missing or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To serve it: a fast tier elsewhere must prove to be the store's.

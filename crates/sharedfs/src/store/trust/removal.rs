@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// What `st_blocks` counts in.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// What was freed.
+/// The memory and the device that were freed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     /// Bytes of files.
@@ -56,7 +56,7 @@ fn empty(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What the files below a folder take.
+/// Bytes that the files below a folder take.
 fn bytes_in(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {

@@ -45,7 +45,8 @@ impl TrustedStore {
         &self.tier
     }
 
-    /// What is said of its folders, in the words of who named them: [`TrustedFolder::path`] means nothing to people.
+    /// Words about its folders, with the paths by which they were named: [`TrustedFolder::path`] means nothing
+    /// to people.
     #[must_use]
     pub fn worded(&self, text: &str) -> String {
         [&self.folder, &self.tier].into_iter().fold(text.to_owned(), |text, folder| {

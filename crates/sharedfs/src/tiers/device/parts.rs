@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The ending of a removed part's name, whose zones stay taken.
+/// The ending of the name of a removed part. Its zones stay taken.
 const LEFT_EXTENSION: &str = "left";
 
 /// A segment or an arena.
