@@ -134,7 +134,7 @@ impl From<Error> for Refusal {
         match error {
             Error::NoSpace => Refusal::NoSpace,
             Error::NoSession => Refusal::SessionEnded,
-            // Nobody is told: the connection ends.
+            // No client is told: the connection ends.
             error if error.is_left() => Refusal::Internal(error.to_string()),
             error => {
                 tracing::error!(%error, "a request failed");

@@ -55,7 +55,7 @@ fn one_fence_hands_over_a_block_of_files_and_leaves_unborn_numbers_alone() {
 }
 
 #[test]
-fn what_others_hold_or_fight_over_is_not_granted_ahead() {
+fn held_and_contended_inodes_are_not_granted_ahead() {
     let store = Store::new();
     let shared = store.open();
     let mut maker = Writer::attach(&shared);
@@ -83,7 +83,7 @@ fn what_others_hold_or_fight_over_is_not_granted_ahead() {
 }
 
 #[test]
-fn what_was_changed_by_its_last_holder_is_granted_as_changed() {
+fn an_inode_its_last_holder_changed_is_granted_as_changed() {
     let store = Store::new();
     let shared = store.open();
     let mut maker = Writer::attach(&shared);
@@ -139,7 +139,7 @@ fn granted(shared: &Arc<SharedFs>, tree: &BTreeMap<InodeNumber, Shown>) -> BTree
 
 /// Parcels are kept for the next session: each must be the last commit, each time.
 #[test]
-fn who_comes_into_a_tree_again_is_granted_what_changed_meanwhile() {
+fn a_session_that_comes_into_a_tree_again_is_granted_the_changes() {
     let seed = std::env::var("SEED").map_or(7, |seed| seed.parse().unwrap());
     println!("SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);

@@ -112,9 +112,9 @@ fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it()
     assert_eq!(content(&store.open(), "a name to be found"), b"content");
 }
 
-/// Whoever breaks a repair off, by a kill or because of something else that is wrong.
+/// A repair is broken off, by a kill or by an error.
 #[test]
-fn a_repair_that_was_broken_off_is_ended_by_the_next_which_tells_what_was_lost() {
+fn a_broken_off_repair_is_ended_by_the_next_which_tells_its_losses() {
     let store = Store::new();
     let program = Program::start();
     let shared = store.open();
@@ -222,10 +222,10 @@ fn a_log_whose_owner_cut_it_short_is_told_until_a_repair_told_it() {
     assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
 }
 
-/// Whoever had the repair broken off was never told of the log; and whatever a repair had written down before, the next one
-/// gave up the sessions of all programs.
+/// The session that had the repair broken off was never told of the log; and whatever a repair had written down
+/// before, the next one gave up the sessions of all programs.
 #[test]
-fn a_cut_log_is_told_by_the_next_repair_and_costs_nobody_else_the_session() {
+fn a_cut_log_is_told_by_the_next_repair_and_costs_no_other_session() {
     for damaged in [false, true] {
         let store = populated();
         let shared = store.open();

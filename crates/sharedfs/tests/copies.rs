@@ -131,7 +131,7 @@ fn whatever_happens_to_one_copy_nothing_is_lost_and_both_are_whole_again() {
 }
 
 #[test]
-fn what_is_damaged_while_the_store_is_open_comes_from_the_other_copy() {
+fn a_page_damaged_while_the_store_is_open_comes_from_the_other_copy() {
     let folder = Folder::new();
     let expected = all_of(&open(&folder.first()));
     let [first, _] = folder.copies();
@@ -274,7 +274,7 @@ fn damage_both(store: &Store, page: u64) -> bool {
 }
 
 #[test]
-fn what_can_be_read_of_metadata_that_is_damaged_in_every_copy_is_salvaged() {
+fn the_readable_part_of_metadata_damaged_in_every_copy_is_salvaged() {
     let whole = store_of_many();
     let sound = check(&whole.tier(), Mode::Report).unwrap();
     assert!(sound.findings.is_empty() && sound.names >= 2020, "{sound:?}");

@@ -44,7 +44,7 @@ fn ten_files(writer: &mut Writer) -> (Vec<InodeNumber>, Vec<LogPosition>) {
 }
 
 #[test]
-fn a_hole_before_what_an_entry_calls_acknowledged_is_damage_and_one_behind_is_a_crash() {
+fn a_hole_before_a_mark_is_damage_and_one_behind_is_a_crash() {
     for (hole, is_damage) in [(3, true), (6, true), (7, false), (8, false), (9, false)] {
         let store = Store::new();
         let shared = store.open();

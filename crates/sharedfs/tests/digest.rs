@@ -30,7 +30,7 @@ fn moved(writer: &mut Writer, from: LogPosition) -> Vec<Extent> {
 }
 
 #[test]
-fn what_is_overwritten_stays_where_it_lies() {
+fn overwritten_blocks_stay_where_they_lie() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -53,7 +53,7 @@ fn what_is_overwritten_stays_where_it_lies() {
 }
 
 #[test]
-fn what_is_cut_and_written_anew_gets_new_blocks() {
+fn a_range_cut_and_written_anew_gets_new_blocks() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -72,7 +72,7 @@ fn what_is_cut_and_written_anew_gets_new_blocks() {
 }
 
 #[test]
-fn what_was_not_acknowledged_is_not_written_over_what_was() {
+fn unacknowledged_content_is_not_written_over_acknowledged() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -107,7 +107,7 @@ fn a_file_written_under_another_name_costs_one_block_and_two_puts() {
 }
 
 #[test]
-fn what_is_created_and_removed_in_one_batch_leaves_nothing() {
+fn a_file_created_and_removed_in_one_batch_leaves_nothing() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -333,7 +333,7 @@ fn a_detached_session_is_over_and_its_log_was_digested() {
 }
 
 #[test]
-fn what_is_explained_is_digested_first() {
+fn an_explained_file_is_digested_first() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -346,7 +346,7 @@ fn what_is_explained_is_digested_first() {
 }
 
 #[test]
-fn what_stands_in_for_a_pipe_goes_with_it() {
+fn a_stand_in_goes_with_its_pipe() {
     let store = Store::new();
     let shared = store.open();
     let folder = store.tier().join("special");

@@ -149,7 +149,7 @@ fn a_log_that_gives_an_inode_too_many_is_given_up_there() {
 }
 
 #[test]
-fn any_sequence_leaves_what_a_map_holds() {
+fn any_sequence_leaves_the_content_of_a_map() {
     let seed = std::env::var("SEED").map_or(3, |seed| seed.parse().unwrap());
     let mut random = fastrand::Rng::with_seed(seed);
     let store = Store::new();

@@ -158,8 +158,8 @@ fn a_daemon_that_found_the_medium_full_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn what_is_free_under_a_quota_is_told_on_a_full_medium() {
-    if !has_process("what_is_free_under_a_quota_is_told_on_a_full_medium") {
+fn free_space_under_a_quota_is_told_on_a_full_medium() {
+    if !has_process("free_space_under_a_quota_is_told_on_a_full_medium") {
         return;
     }
     let limits = Amounts { blocks: 100, inodes: 1 << 20 };

@@ -70,7 +70,7 @@ fn is_over(writer: &mut Writer) -> bool {
 
 /// A log spoke of any inode whose number it knew, even if another session worked on it.
 #[test]
-fn a_log_that_changes_what_its_session_does_not_hold_is_given_up_there() {
+fn a_log_that_changes_a_foreign_inode_is_given_up_there() {
     type Forged = fn(&mut Writer, InodeNumber, InodeNumber);
     let forged: [(&str, Forged); 15] = [
         ("writes", |it, _, inode| it.append_forged(Operation::Write { inode, offset: 0, data: b"forged" })),
@@ -260,7 +260,7 @@ fn an_unnamed_file_counts_for_the_quota_it_gets_its_first_name_under() {
 
 /// The same found in the middle of a batch: entries before it count, entries behind it do not.
 #[test]
-fn what_a_forged_batch_said_before_is_kept_to_the_entry() {
+fn a_forged_batch_is_kept_up_to_the_forged_entry() {
     let mut beside = Beside::new();
     let mut hostile = Writer::attach(&beside.shared);
     for number in 0..100 {
@@ -282,7 +282,7 @@ fn what_a_forged_batch_said_before_is_kept_to_the_entry() {
 
 /// A lease to read let its holder change what others read, too.
 #[test]
-fn who_may_only_read_changes_nothing_even_if_it_gave_that_back() {
+fn a_reader_changes_nothing_even_after_giving_its_lease_back() {
     let mut beside = Beside::new();
     // Two that read: neither of them may write.
     let file = beside.file;
@@ -439,7 +439,7 @@ fn rubbish_in_logs_and_control_pages_costs_its_session_only() {
 
 /// All a session may ask for, as much of it as there is.
 #[test]
-fn who_takes_all_there_is_leaves_others_what_they_need() {
+fn a_greedy_session_leaves_others_the_blocks_they_need() {
     let mut beside = Beside::new();
     let mut hostile = Writer::attach_without_credit(&beside.shared);
     for blocks in [u64::MAX, 1 << 40, 100_000, 100, 1, 1, 0] {
@@ -484,9 +484,9 @@ fn who_takes_all_there_is_leaves_others_what_they_need() {
     beside.finish(vec![hostile, needy]);
 }
 
-/// Whoever wrote lap after lap and never said that it was done with what was reported had all of it kept.
+/// A session that wrote lap after lap and never said that it was done with its reports had all of them kept.
 #[test]
-fn what_a_session_never_retires_is_not_kept_for_ever() {
+fn reports_a_session_never_retires_are_not_kept_for_ever() {
     let mut beside = Beside::new();
     let mut hostile = Writer::attach(&beside.shared);
     let file = hostile.file(b"lap after lap");
@@ -508,7 +508,7 @@ fn what_a_session_never_retires_is_not_kept_for_ever() {
 
 /// Each loss that a session did not ask about was remembered once for each time.
 #[test]
-fn what_is_lost_again_and_again_is_told_once() {
+fn a_lease_lost_again_and_again_is_told_once() {
     let mut beside = Beside::new();
     let mut hostile = Writer::attach(&beside.shared);
     for _ in 0..20 {

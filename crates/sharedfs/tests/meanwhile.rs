@@ -1,5 +1,5 @@
-//! Sessions that take back what they said while SharedFS is at work on it. Nobody can have the daemon stop in between, so each
-//! is tried again and again, at moments of chance: a daemon that is right is right at all of them.
+//! Sessions that take back what they said while SharedFS is at work on it. No test can have the daemon stop in
+//! between, so each is tried again and again, at moments of chance: a daemon that is right is right at all of them.
 
 use crate::common::*;
 use cuesta_format::Operation;
@@ -31,7 +31,7 @@ fn sealed(writer: &Writer, operation: &Operation<'_>) -> Vec<u8> {
 /// that asked was granted the file as it had been, and the digest changed it under a lease that let no other
 /// session.
 #[test]
-fn what_is_given_back_while_a_digest_changes_it_is_granted_as_that_leaves_it() {
+fn an_inode_given_back_during_its_digest_is_granted_as_that_leaves_it() {
     const ROUNDS: u32 = 60;
     let mut random = fastrand::Rng::with_seed(seed());
     let mut longest = Duration::from_micros(100);

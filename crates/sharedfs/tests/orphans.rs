@@ -50,7 +50,7 @@ fn each_of_many_descriptors_keeps_its_inode() {
 /// The next daemon's session for other users opens what they had open while the session that kept it ends: it gets it or
 /// does not, and what it logs of it is no mistake of its own.
 #[test]
-fn who_comes_to_an_inode_while_it_goes_has_it_or_is_told_that_it_is_gone() {
+fn a_session_that_asks_for_a_going_inode_gets_it_or_is_told_that_it_is_gone() {
     let store = Store::new();
     let shared = store.open();
     let mut opener = Writer::attach(&shared);
@@ -103,7 +103,7 @@ fn who_comes_to_an_inode_while_it_goes_has_it_or_is_told_that_it_is_gone() {
 }
 
 #[test]
-fn what_a_session_says_is_open_stays_as_long_as_the_session_at_most() {
+fn an_open_inode_stays_as_long_as_its_session_at_most() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -140,7 +140,7 @@ fn what_a_session_says_is_open_stays_as_long_as_the_session_at_most() {
 }
 
 #[test]
-fn only_who_keeps_an_inode_releases_it() {
+fn only_its_keeper_releases_an_inode() {
     let store = Store::new();
     let shared = store.open();
     let (mut owner, mut other) = (Writer::attach(&shared), Writer::attach(&shared));

@@ -38,7 +38,7 @@ fn expected() -> Vec<String> {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill() {
+fn acknowledged_entries_are_there_after_a_kill() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -370,7 +370,7 @@ fn a_name_that_is_there_already_is_found_in_the_middle_of_many_new_ones() {
 }
 
 #[test]
-fn a_log_whose_writer_lives_on_is_given_to_nobody_else() {
+fn a_log_whose_writer_lives_on_goes_to_no_other_session() {
     let store = Store::new();
     let shared = store.open();
     let mut descriptors = Vec::new();

@@ -97,7 +97,7 @@ fn an_ended_session_holds_nothing() {
 }
 
 #[test]
-fn what_does_not_exist_is_not_leased() {
+fn a_missing_inode_is_not_leased() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -121,7 +121,7 @@ fn what_does_not_exist_is_not_leased() {
 /// Numbers granted ahead are their session's, whether it made something of them or not. Recovering a log that
 /// speaks of none of them changes nothing.
 #[test]
-fn inode_numbers_granted_before_a_kill_are_granted_to_nobody_after_it() {
+fn inode_numbers_granted_before_a_kill_are_never_granted_again() {
     let store = Store::new();
     let mut granted: Vec<Range<u64>> = Vec::new();
     for round in 0..4 {
@@ -184,7 +184,7 @@ fn freed_blocks_are_not_reused_before_they_are_retired() {
 }
 
 #[test]
-fn a_full_store_promises_nothing_but_keeps_what_it_promised_and_deletes() {
+fn a_full_store_promises_nothing_keeps_its_promises_and_deletes() {
     let store = Store::with(Geometry { nvm_bytes: 1 << 20, ..geometry() });
     let shared = store.open();
     let mut writer = Writer::attach_without_credit(&shared);
@@ -251,7 +251,7 @@ fn a_session_that_takes_more_than_it_was_promised_cannot_take_from_others() {
 }
 
 #[test]
-fn status_and_explain_and_trace_tell_what_happened() {
+fn status_and_explain_and_trace_tell_the_facts() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -313,7 +313,7 @@ fn a_log_that_is_only_said_to_be_long_keeps_no_other_waiting() {
 }
 
 #[test]
-fn what_may_stay_undigested_is_shared_out() {
+fn the_undigested_entries_allowed_are_shared_out() {
     let store = Store::new();
     let shared = store.open();
     let mut a = Writer::attach(&shared);
@@ -331,7 +331,7 @@ fn what_may_stay_undigested_is_shared_out() {
 }
 
 #[test]
-fn what_several_sessions_pass_through_is_fenced_for_once() {
+fn a_directory_that_sessions_pass_through_is_fenced_for_once() {
     let store = Store::new();
     let shared = store.open();
     let mut writers = [Writer::attach(&shared), Writer::attach(&shared), Writer::attach(&shared)];
@@ -383,7 +383,7 @@ fn credit_is_granted_ahead_while_there_is_plenty() {
 
 /// A fence that is settled is told without a digest that may be going on for another session.
 #[test]
-fn what_needs_no_digest_is_answered_while_one_runs() {
+fn a_request_that_needs_no_digest_is_answered_while_one_runs() {
     let store = Store::new();
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
@@ -480,7 +480,7 @@ fn letting_go_of_a_store_that_was_left_is_nothing_to_the_next_daemon() {
 /// A holder that others waited for went on writing for as long as a running digest took, and its entries had to be
 /// digested behind that.
 #[test]
-fn who_is_waited_for_stands_still_while_a_digest_goes_on() {
+fn a_holder_others_wait_for_stands_still_while_a_digest_goes_on() {
     let store = Store::new();
     let shared = store.open();
     let mut holder = Writer::attach(&shared);

@@ -28,7 +28,7 @@ fn contended(shared: &Arc<SharedFs>) -> ([Writer; 2], [InodeNumber; 2]) {
 }
 
 #[test]
-fn what_a_session_was_granted_along_and_never_asked_for_it_is_not_told_to_have_lost() {
+fn a_lease_granted_along_and_never_asked_for_is_lost_untold() {
     let store = Store::new();
     let shared = store.open();
     let ([mut first, mut second], [tmp, new]) = contended(&shared);
@@ -44,7 +44,7 @@ fn what_a_session_was_granted_along_and_never_asked_for_it_is_not_told_to_have_l
 
 /// Names that the kernel keeps of a directory by a mount are waited for, also if the directory only goes along.
 #[test]
-fn what_goes_along_is_not_taken_before_the_kernel_keeps_no_names_of_it() {
+fn a_directory_that_goes_along_waits_for_the_kernels_names() {
     let Ok(device) = rustix::fs::open("/dev/fuse", OFlags::RDWR, Mode::empty()) else {
         println!("left out: no /dev/fuse here");
         return;

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_burst_left_between_what_stays_is_given_back() {
+    fn memory_between_pieces_that_stay_is_given_back() {
         const PIECE: usize = 4000;
         let mut pieces: Vec<_> = (0..60_000).map(|_| Some(vec![1_u8; PIECE])).collect();
         // Each tenth piece stays, so that no end of the heap is free by itself.

@@ -54,7 +54,7 @@ impl SharedFs {
                 self.take_closed(digester, session, &held)?;
             }
         }
-        // Somebody may have come to one meanwhile.
+        // A session may have come to one meanwhile.
         let (gone, _) = self.withdraw(closed, SessionId::NOBODY);
         self.remove(digester, SessionId::NOBODY, &gone)?;
         Ok(!gone.is_empty())

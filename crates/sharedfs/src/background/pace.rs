@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_took_long_is_not_done_again_for_longer() {
+    fn long_work_is_not_done_again_for_longer() {
         let pace = Pace::default();
         let now = Instant::now();
         assert!(pace.is_due(now));

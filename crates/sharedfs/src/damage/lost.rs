@@ -97,7 +97,7 @@ impl Lines {
     }
 }
 
-/// Somebody was told of everything.
+/// People were told of everything.
 pub(crate) fn forget_all(tier: &Path) -> Result<(), Error> {
     Lines::default().write(tier)
 }

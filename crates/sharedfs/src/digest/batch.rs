@@ -181,7 +181,7 @@ impl Digester {
         let mut bytes = match until {
             Until::Durable if log.durable > log.from => log.durable.0 - log.from.0,
             Until::Durable | Until::Completed => hinted,
-            // Nobody is left to say how much there is.
+            // No process is left to say how much there is.
             Until::Break if recovering => bytes_max,
             Until::Break => hinted.saturating_add(BREAK_BYTES),
         }

@@ -112,8 +112,8 @@ impl Digester {
         Ok(freed)
     }
 
-    /// Removes inodes without names that were kept for `holder`, in a transaction of their own. Nobody has them open,
-    /// and no log says anything of them: their blocks are free at once.
+    /// Removes inodes without names that were kept for `holder`, in a transaction of their own. No program has
+    /// them open, and no log says anything of them: their blocks are free at once.
     pub fn remove_orphans(
         &mut self,
         storage: &Storage<'_>,

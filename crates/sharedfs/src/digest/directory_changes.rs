@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_is_told_what_came_after_and_nothing_of_other_directories() {
+    fn a_session_is_told_later_changes_of_its_directory_only() {
         let directory_changes = DirectoryChanges::default();
         note(&directory_changes, &[(HOME, "before", named(9))]);
         let first = directory_changes.follow(HOME);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_while_nobody_followed_is_not_left_out() {
+    fn changes_before_a_directory_is_followed_are_not_left_out() {
         let directory_changes = DirectoryChanges::default();
         let version = directory_changes.follow(HOME);
         directory_changes.inner.lock().directories.clear();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_any_more_is_not_told_in_part() {
+    fn forgotten_changes_are_not_told_in_part() {
         let directory_changes = DirectoryChanges::default();
         let version = directory_changes.follow(HOME);
         let change = [(HOME, "a", named(10))];

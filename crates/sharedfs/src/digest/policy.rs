@@ -24,7 +24,7 @@ pub struct Backlog {
     pub bytes: u64,
     /// How much makes it long.
     pub long_bytes: u64,
-    /// Somebody waits for its digest, as the session says.
+    /// A thread waits for its digest, as the session says.
     pub awaited: bool,
 }
 

@@ -275,7 +275,7 @@ impl SharedFs {
             space.allocator.unstage(reservation);
             return Err(error.into());
         }
-        // Nobody has read them since the mode began.
+        // No session has read them since the mode began.
         space.allocator.committed(reservation, SessionId::NOBODY, LogPosition(0));
         space.allocator.end_session(SessionId::NOBODY);
         Ok(())

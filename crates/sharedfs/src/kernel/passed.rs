@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_a_descriptor_of_makes_room() {
+    fn a_file_without_descriptors_makes_room() {
         let tier = tempfile::tempdir().unwrap();
         let references = References::open(tier.path()).unwrap();
         let mut passed = PassedFiles::default();

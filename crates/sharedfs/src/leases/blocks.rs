@@ -58,7 +58,7 @@ impl Blocks {
         }
     }
 
-    /// Nobody holds the inode from now on. Says who did.
+    /// No session holds the inode from now on. Answers the session that did.
     pub(super) fn take(&mut self, inode: InodeNumber) -> Option<SessionId> {
         let (block, bit) = place(inode);
         let all = self.held.get_mut(&block)?;

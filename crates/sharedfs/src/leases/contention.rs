@@ -94,7 +94,7 @@ impl Contention {
         lost.retain(|one| one.unasked < UNASKED_MAX);
     }
 
-    /// Somebody was fenced for the inode.
+    /// A session was fenced for the inode.
     pub(super) fn note(&mut self, inode: InodeNumber, now: Duration) {
         if self.inodes.len() >= INODES_MAX {
             self.inodes.retain(|_, contended| now < contended.fenced + MEMORY);
@@ -163,12 +163,12 @@ impl Contention {
         self.inodes.get(&inode).is_some_and(|contended| now < contended.fenced + MEMORY)
     }
 
-    /// Whoever was granted the inode now may keep it for a moment.
+    /// The session that was granted the inode now may keep it for a moment.
     pub(super) fn hold(&mut self, inode: InodeNumber, now: Duration) {
         self.hold_until(inode, now + self.hold);
     }
 
-    /// Whoever has the inode may keep it until then.
+    /// The session that has the inode may keep it until then.
     pub(super) fn hold_until(&mut self, inode: InodeNumber, until: Duration) {
         if let Some(contended) = self.inodes.get_mut(&inode) {
             contended.held_until = until;

@@ -66,7 +66,7 @@ impl Leases {
     /// Inode numbers granted to a session: inodes it creates with them are its own.
     pub fn grant_numbers(&mut self, session: SessionId, first: InodeNumber, count: u32) {
         let count = u64::from(count);
-        // Whoever asks again before others do has one range, however often that is.
+        // A session that asks again before others do has one range, however often that is.
         match self.ranges.range_mut(..first.0).next_back() {
             Some((&before, range)) if range.session == session && before + range.count == first.0 => {
                 range.count += count;
@@ -187,7 +187,7 @@ impl Leases {
         self.contention.stop_waiting(session);
         let alone = lease.readers.iter().all(|&reader| reader == session);
         let contended = self.contention.is_remembered(inode, now);
-        // Whoever joins the readers does not make a writer wait any longer.
+        // A session that joins the readers does not make a writer wait any longer.
         if contended && alone {
             self.contention.hold(inode, now);
         }
@@ -319,7 +319,7 @@ impl Leases {
         }
     }
 
-    /// Whoever has the inode does nothing: it need not be kept any longer.
+    /// The session that has the inode does nothing: it need not be kept any longer.
     pub fn release(&mut self, inode: InodeNumber) {
         self.contention.hold_until(inode, Duration::ZERO);
     }
@@ -429,7 +429,7 @@ impl Leases {
         lease.readers.contains(&session).then_some(LeaseMode::Read)
     }
 
-    /// Everybody who holds the inode.
+    /// Every session that holds the inode.
     #[must_use]
     pub fn holders(&self, inode: InodeNumber) -> Vec<(SessionId, LeaseMode)> {
         let lease = self.lease(inode);

@@ -37,7 +37,7 @@ fn an_uncontended_reader_gets_write() {
 }
 
 #[test]
-fn who_joins_the_readers_takes_nothing_from_anybody() {
+fn joining_the_readers_takes_no_lease_away() {
     let mut leases = Leases::new(HOLD);
     assert!(leases.join_readers(A, X) && leases.join_readers(B, X) && !leases.join_readers(B, X));
     assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
@@ -56,7 +56,7 @@ fn who_joins_the_readers_takes_nothing_from_anybody() {
 
 /// Two directories that two sessions change: the session that gets the one gets the other with it.
 #[test]
-fn what_two_sessions_change_goes_from_hand_to_hand_together() {
+fn two_contended_directories_change_hands_together() {
     const Y: InodeNumber = InodeNumber(11);
     let mut leases = Leases::new(HOLD);
     for inode in [X, Y] {
@@ -87,7 +87,7 @@ fn what_two_sessions_change_goes_from_hand_to_hand_together() {
 
 /// The third comes back first, once its time is over: it has waited for less than the second.
 #[test]
-fn who_has_waited_longest_comes_next() {
+fn the_longest_waiter_comes_next() {
     const C: SessionId = SessionId(3);
     let mut leases = Leases::new(HOLD);
     leases.request(A, X, WRITE, NOW);
@@ -107,7 +107,7 @@ fn who_has_waited_longest_comes_next() {
 
 /// Such a one is given it to change when it looks; for as long as it does.
 #[test]
-fn who_changes_what_it_has_looked_at_is_remembered() {
+fn a_session_that_changes_a_directory_it_looked_at_is_remembered() {
     let mut leases = Leases::new(HOLD);
     leases.request(A, X, WRITE, NOW);
     leases.revoke_directory(A, X, NOW);
@@ -121,9 +121,9 @@ fn who_changes_what_it_has_looked_at_is_remembered() {
     assert!(!leases.changes_after_look(B, X, later(1000)));
 }
 
-/// Whoever looks only lets others look.
+/// A session that only looks lets others look.
 #[test]
-fn what_a_session_only_read_does_not_come_back_to_it_unasked() {
+fn a_directory_a_session_only_read_does_not_come_back_unasked() {
     let mut leases = Leases::new(HOLD);
     leases.request(A, X, WRITE, NOW);
     leases.revoke_directory(A, X, NOW);
@@ -148,7 +148,7 @@ fn files_do_not_go_from_hand_to_hand_together() {
 }
 
 #[test]
-fn who_had_to_fence_gets_no_more_than_it_asked_for_and_readers_share() {
+fn a_fencing_session_gets_no_more_than_it_asked_for_and_readers_share() {
     let mut leases = contended();
     assert_eq!(leases.request(A, X, READ, NOW), Outcome::Granted(READ));
     assert_eq!(leases.request(B, X, READ, later(5)), Outcome::Granted(READ));
@@ -156,7 +156,7 @@ fn who_had_to_fence_gets_no_more_than_it_asked_for_and_readers_share() {
 }
 
 #[test]
-fn contention_is_remembered_for_a_while_even_if_nobody_holds_the_inode() {
+fn contention_is_remembered_for_a_while_without_a_holder() {
     let mut leases = contended();
     leases.end_session(B);
     assert_eq!(leases.request(A, X, READ, later(9_999_999)), Outcome::Granted(READ));
@@ -185,7 +185,7 @@ fn readers_that_come_and_go_do_not_keep_a_writer_waiting() {
 }
 
 #[test]
-fn what_a_session_creates_is_its_own_until_it_loses_it() {
+fn a_created_inode_is_its_makers_until_it_loses_it() {
     let mut leases = Leases::default();
     leases.grant_numbers(A, X, 5);
     assert_eq!(leases.held(A, InodeNumber(14)), Some(WRITE));
@@ -202,7 +202,7 @@ fn what_a_session_creates_is_its_own_until_it_loses_it() {
 }
 
 #[test]
-fn what_a_session_created_and_lost_is_not_its_own_again_when_others_end() {
+fn a_lost_inode_does_not_come_back_to_its_maker_when_others_end() {
     let mut leases = Leases::default();
     leases.grant_numbers(A, X, 5);
     leases.revoke(A, X, NOW);
@@ -228,7 +228,7 @@ fn given_back_with_an_undigested_log_it_lingers() {
 }
 
 #[test]
-fn what_is_not_held_is_not_given_back() {
+fn an_inode_that_is_not_held_is_not_given_back() {
     let mut leases = Leases::default();
     leases.request(A, X, WRITE, NOW);
     leases.give_back(B, X, Some(LogPosition(64)));
@@ -254,7 +254,7 @@ fn ahead(leases: &mut Leases, session: SessionId, numbers: std::ops::Range<u64>)
 }
 
 #[test]
-fn what_is_granted_ahead_is_held_and_is_given_once() {
+fn a_lease_granted_ahead_is_held_and_granted_once() {
     let mut leases = contended();
     leases.request(B, InodeNumber(12), READ, NOW);
     let mut granted = Vec::new();
@@ -283,7 +283,7 @@ fn what_is_granted_ahead_is_held_and_is_given_once() {
 }
 
 #[test]
-fn what_was_granted_ahead_lingers_like_any_other() {
+fn a_lease_granted_ahead_lingers_like_any_other() {
     let mut leases = Leases::default();
     assert_eq!(ahead(&mut leases, A, 10..12), [10, 11]);
     leases.give_back(A, X, Some(LogPosition(640)));
@@ -347,7 +347,7 @@ fn files_one_made_and_another_looks_at_take_no_entries() {
 }
 
 #[test]
-fn what_lingered_by_the_thousand_takes_no_memory_behind_that() {
+fn lingering_leases_take_no_memory_once_they_are_gone() {
     const FILES: u64 = 100_000;
     let mut leases = Leases::new(HOLD);
     leases.grant_numbers(A, X, FILES as u32);

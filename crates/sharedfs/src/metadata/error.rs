@@ -57,7 +57,7 @@ pub enum MetadataError {
     /// An earlier write failed. Every commit is safe, and the store must be opened again.
     #[error("the metadata store refuses to go on after a failed write")]
     Failed,
-    /// Whoever opened the store has left it: it is the next one's. Nothing was changed.
+    /// The daemon has left the store: it is the next one's. Nothing was changed.
     #[error("the store was left: another daemon may have it")]
     Left,
     /// The file could not be mapped or grown.

@@ -495,7 +495,7 @@ fn behind_a_commit_that_may_have_been_done_nothing_is_written() {
 
 /// A commit that was done and told its caller that there was no room was done again.
 #[test]
-fn whoever_is_told_that_there_is_no_room_has_changed_nothing() {
+fn a_transaction_without_room_changes_nothing() {
     let (mut done, mut refused) = (0, 0);
     for syncs in 0.. {
         let folder = folder_in_memory();
@@ -532,7 +532,7 @@ fn whoever_is_told_that_there_is_no_room_has_changed_nothing() {
 }
 
 #[test]
-fn what_is_no_store_is_an_error() {
+fn a_foreign_file_is_an_error() {
     let folder = folder_in_memory();
     let path = folder.path().join("meta");
     assert!(matches!(MetadataStore::open(&path, Medium::Memory), Err(MetadataError::Missing(_))));

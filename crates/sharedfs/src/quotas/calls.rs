@@ -95,7 +95,7 @@ impl SharedFs {
         Ok(snapshot.usage(payer)?.plus(Amounts { blocks: beyond, inodes: 0 }))
     }
 
-    /// What everybody owns, and may own.
+    /// The amounts and limits of all payers.
     pub(crate) fn list_quotas(&self) -> Result<Response, Error> {
         self.digest_everything()?;
         let mut quotas = self.quotas.lock();
@@ -180,7 +180,7 @@ impl SharedFs {
         Ok(Response::Done)
     }
 
-    /// Everybody is told that limits are others now.
+    /// Every session is told that limits are others now.
     pub(crate) fn quotas_changed(&self, payer: Payer, allowance: Option<Allowance>) {
         self.quotas.lock().set(payer, allowance);
         let core = self.core.lock();

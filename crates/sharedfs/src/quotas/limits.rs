@@ -118,7 +118,7 @@ impl Quotas {
         if self.limits.is_empty() { 0 } else { self.changes }
     }
 
-    /// Everybody's limits.
+    /// The limits of all payers.
     pub(crate) fn limits(&self) -> &BTreeMap<Payer, Allowance> {
         &self.limits
     }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_found_no_room_is_to_be_kept_until_it_is() {
+    fn a_change_that_found_no_room_is_kept_later() {
         let soft = Amounts { blocks: 50, inodes: 0 };
         let mut quotas = with_limits(Limits { soft, ..Limits::NONE });
         let of_anna = |quotas: &Quotas| quotas.limits().get(&ANNA).copied();
@@ -339,7 +339,8 @@ mod tests {
         assert_eq!((quotas.is_to_keep(ANNA, over), quotas.unkept_since(ANNA)), (false, None));
     }
 
-    /// Somebody else had the limits read again between a change and its commit: the grace was forgotten, and began anew.
+    /// A third session had the limits read again between a change and its commit: the grace was forgotten, and
+    /// began anew.
     #[test]
     fn a_grace_that_is_not_committed_yet_outlives_a_look_at_the_limits() {
         let folder = tempfile::tempdir().unwrap();
@@ -358,7 +359,7 @@ mod tests {
         assert_eq!((quotas.is_to_keep(ANNA, before), since(&quotas)), (true, over));
         quotas.reread(&metadata.read().unwrap()).unwrap();
         assert_eq!(since(&quotas), over);
-        // Others are set, and read before everybody is told.
+        // Others are set, and read before the sessions are told.
         let others = Limits { soft: Amounts { blocks: 40, inodes: 0 }, ..Limits::NONE };
         put(others);
         quotas.reread(&metadata.read().unwrap()).unwrap();
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_limit_is_endless() {
+    fn room_without_a_limit_is_endless() {
         let mut quotas = limited(blocks(10));
         assert_eq!(give(&mut quotas, ONE, Payer::User(8), blocks(9), blocks(9)), Some(Amounts::ENDLESS));
         let room = give(&mut quotas, ONE, ANNA, Amounts { blocks: 0, inodes: 99 }, blocks(10)).unwrap();

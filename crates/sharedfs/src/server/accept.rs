@@ -44,7 +44,7 @@ struct Serving {
     /// Threads that have the service, waiting or not.
     threads: usize,
     sockets: HashMap<RawFd, Weak<OwnedFd>>,
-    /// Whoever is accepted still is hung up on.
+    /// Connections that are accepted still are hung up on.
     is_over: bool,
 }
 

@@ -164,7 +164,7 @@ impl<S: Service> Connection<'_, S> {
             let _ = wait.recv();
         }
         let sent = self.frames.send(&Response::Done, &[]);
-        // Nobody may be listening any more.
+        // The listener may be gone.
         let _ = answer.send(());
         sent
     }

@@ -74,7 +74,7 @@ impl<S: Service> Server<S> {
             // Whether it was answered in time or not, we leave.
             let _ = farewell.answered.recv_timeout(FAREWELL);
         }
-        // Whoever else asks it to stop is answered: it has.
+        // Further requests to stop are answered: it has.
         drop(self.stop);
         if !self.acceptors.hang_up(LETTING_GO) {
             tracing::warn!("some connections are still at work: what they do counts no more");

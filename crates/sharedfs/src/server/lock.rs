@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_daemon_learns_who_has_the_store() {
+    fn a_second_daemon_learns_which_process_has_the_store() {
         let stores = stores();
         let first = take(&stores.store).unwrap();
         let refused = take(&stores.store).unwrap_err().to_string();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_lock_file_lets_nobody_in() {
+    fn a_removed_lock_file_lets_no_daemon_in() {
         let stores = stores();
         let mut first = take(&stores.store).unwrap();
         std::fs::remove_file(stores.store.join(LOCK_FILE)).unwrap();

@@ -32,7 +32,7 @@ struct Neighbour {
 }
 
 impl Neighbours {
-    /// Whoever answers `client` may run anywhere from now on.
+    /// The threads that answer `client` may run anywhere from now on.
     pub(super) fn let_go(&self, client: Pid, anywhere: &CpuSet) {
         for neighbour in self.threads.lock().iter().filter(|neighbour| neighbour.client == client) {
             neighbour.let_go.store(true, Ordering::Release);
@@ -85,7 +85,7 @@ impl<'a> Nearness<'a> {
         }
     }
 
-    /// Nobody waits for what comes now: the client goes on beside it.
+    /// No client waits for the work that comes now: the client goes on beside it.
     pub(super) fn stand_back(&mut self) {
         let mut others = self.home;
         let here = sched_getcpu();
@@ -143,7 +143,7 @@ struct Policy {
 }
 
 impl Policy {
-    /// Somebody asked, and waited on `processor`; `None`: did not wait, or where the thread may not run.
+    /// The client asked, and waited on `processor`; `None`: it did not wait, or where the thread may not run.
     fn asked(&mut self, processor: Option<usize>) -> Move {
         let is_settled = !self.asked_before || self.last == processor;
         self.asked_before = true;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_not_heard_is_let_go() {
+    fn a_thread_that_was_not_heard_is_let_go() {
         let neighbours = Neighbours::default();
         let client = rustix::process::getpid();
         let home = sched_getaffinity(None).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_back_is_somewhere_else_and_comes_home_in_the_end() {
+    fn a_thread_that_stands_back_is_elsewhere_and_comes_home_in_the_end() {
         let neighbours = Neighbours::default();
         let home = sched_getaffinity(None).unwrap();
         let mut nearness = Nearness::new(&neighbours, rustix::process::getpid());

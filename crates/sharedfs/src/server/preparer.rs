@@ -95,7 +95,7 @@ impl Preparer {
                     match service.prepare() {
                         Ok(true) => continue,
                         Ok(false) => std::thread::sleep(REST),
-                        // Whoever needs it will make it, or be told why not.
+                        // A session that needs it will make it, or be told why not.
                         Err(error) => tracing::warn!(%error, "nothing can be made ready"),
                     }
                     if !tidy_until_called(service.as_ref(), &called, QUIET) {

@@ -326,7 +326,7 @@ fn a_kick_leads_to_a_digest() {
 }
 
 #[test]
-fn what_is_appended_while_a_digest_commits_waits_for_no_kick() {
+fn an_entry_appended_while_a_digest_commits_waits_for_no_kick() {
     let world = World::new();
     let _client = world.attach();
     let kick = world.service.kick.lock().unwrap().take().unwrap();
@@ -339,7 +339,7 @@ fn what_is_appended_while_a_digest_commits_waits_for_no_kick() {
 
 /// The thread did nothing else, as fast as it could, while a program wrote a little at a time.
 #[test]
-fn who_writes_all_the_time_is_not_digested_all_the_time() {
+fn a_session_that_writes_all_the_time_is_not_digested_all_the_time() {
     let world = World::new();
     let _client = world.attach();
     let kick = world.service.kick.lock().unwrap().take().unwrap();
@@ -352,7 +352,7 @@ fn who_writes_all_the_time_is_not_digested_all_the_time() {
 }
 
 #[test]
-fn what_was_taken_is_made_again() {
+fn spare_segments_that_were_taken_are_made_again() {
     let world = World::new();
     let mut client = world.attach();
     let ready = || {
@@ -369,7 +369,7 @@ fn what_was_taken_is_made_again() {
 }
 
 #[test]
-fn what_can_wait_is_done_when_nothing_is_taken() {
+fn tidying_waits_until_nothing_is_taken() {
     let world = World::new();
     while world.service.untidy.load(Ordering::SeqCst) > 0 {
         std::thread::yield_now();
@@ -422,7 +422,7 @@ fn a_call_that_comes_as_the_preparers_wait_ends_is_not_lost() {
 /// A thread that served a connection kept the store open behind the daemon's end: closing it then wrote over what the next
 /// one had begun.
 #[test]
-fn nobody_has_the_service_any_more_when_the_server_has_stopped() {
+fn no_thread_has_the_service_when_the_server_has_stopped() {
     for _ in 0..20 {
         let world = World::new();
         let clients: Vec<Frames> = (0..3).map(|_| world.attach()).collect();

@@ -134,7 +134,7 @@ mod tests {
     /// A gap in the log is closed, across the end of the commit file and that of a segment, and no entry of another generation
     /// counts.
     #[test]
-    fn what_the_log_lost_comes_back_as_far_as_it_is_whole_and_of_this_generation() {
+    fn lost_entries_come_back_as_far_as_they_are_whole_and_of_this_generation() {
         let folder = tempfile::tempdir().unwrap();
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();

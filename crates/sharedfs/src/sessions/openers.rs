@@ -26,7 +26,7 @@ use std::sync::Arc;
 const LISTED_MAX: usize = 4096;
 /// So many new lock files at least before it is looked which are unused.
 const NEW_MIN: u64 = 256;
-/// Sessions make lock files in it as its owner ([`cuesta_media::owner_rights`]). Nobody else comes near it.
+/// Sessions make lock files in it as its owner ([`cuesta_media::owner_rights`]). No other user comes near it.
 const FOLDER_MODE: u32 = 0o700;
 
 /// The folder of lock files.

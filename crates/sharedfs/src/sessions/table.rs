@@ -3,8 +3,9 @@
 //! Each record has two places. An update goes to the one that does not count, is made durable, and counts
 //! from then on because its sequence number is higher (`format::session_table`).
 //!
-//! The same stands in a second file (docs/decisions/0046). An update goes there next, and nothing waits for it: after a loss of power the
-//! second file may be older, never newer. Whoever opens the table takes the newest record of both, and writes what the one lacks.
+//! The same stands in a second file (docs/decisions/0046). An update goes there next, and nothing waits for it:
+//! after a loss of power the second file may be older, never newer. Opening the table takes the newest record of
+//! both, and writes records that the one lacks.
 
 use crate::Error;
 use crate::metadata::MetadataError;
@@ -401,7 +402,7 @@ mod tests {
 
     /// Whatever happens to one of the files: zeroed blocks, flipped bits, a cut, its removal, an old copy, another store's.
     #[test]
-    fn what_one_file_lost_the_other_has() {
+    fn a_record_lost_by_one_file_comes_from_the_other() {
         const SEED: u64 = 46;
         let mut random = fastrand::Rng::with_seed(SEED);
         for round in 0..60 {

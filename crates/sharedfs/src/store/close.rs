@@ -34,8 +34,9 @@ impl SharedFs {
         }
     }
 
-    /// Closes the store for good, behind the digest that there may be: it is the next daemon's. Whoever still holds this
-    /// changes nothing any more, and ends no session, which that one may have: [`MetadataError::Left`].
+    /// Closes the store for good, behind the digest that there may be: it is the next daemon's. From then on
+    /// this daemon changes nothing, and ends no session, because the next one may have it:
+    /// [`MetadataError::Left`].
     pub fn leave(&self) {
         let _digester = self.digester.lock();
         if self.is_left() {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_plays_nothing_and_memory_what_is_asked() {
+    fn a_disk_plays_no_medium_and_memory_plays_the_one_asked() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let asked: Profile = "optane-pmm".parse().unwrap();
         let refused = begin(folder.path(), Medium::Block, asked).unwrap_err().to_string();

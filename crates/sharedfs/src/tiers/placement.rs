@@ -134,13 +134,13 @@ mod tests {
         assert_eq!(spare.take(one, true), Some(SegmentId(3)));
         assert_eq!(spare.take(one, true), None);
         assert_eq!(spare.take(one, false), Some(SegmentId(1)));
-        // Nobody knows where the process is.
+        // The node of the process is unknown.
         assert_eq!(spare.take(None, true), Some(SegmentId(2)));
         assert_eq!(spare.take(one, false), None);
     }
 
     #[test]
-    fn what_is_made_replaces_what_there_is_too_much_of() {
+    fn a_new_segment_replaces_a_surplus_one() {
         let mut spare = spare(&[(Some(0), 1), (Some(1), 2), (Some(1), 3)]);
         assert_eq!(spare.take_surplus(3), None);
         assert_eq!(spare.take_surplus(2), Some(SegmentId(2)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_than_was_wanted_is_not_made_without_end() {
+    fn memory_on_other_nodes_is_not_made_without_end() {
         let mut spare = SpareSegments::default();
         let mut made = 0;
         while spare.lacking(&nodes(&[1]), 4, 8).is_some() {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_goes_with_what_it_depends_on_and_so_does_what_follows() {
+    fn an_entry_goes_with_its_dependency_and_so_do_those_behind_it() {
         let logs = [log(1, 640, &[(64, on(2, 128)), (256, on(2, 512))]), log(2, 384, &[])];
         assert_eq!(cuts(&logs), [256, 384]);
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_a_damaged_log_is_kept() {
+    fn an_entry_that_depends_on_a_damaged_log_is_kept() {
         let mut logs = [log(1, 640, &[(64, on(2, 512))]), log(2, 128, &[(64, on(3, 64))]), log(3, 0, &[])];
         logs[1].is_damaged = true;
         assert_eq!(cuts(&logs), [640, 128, 0]);

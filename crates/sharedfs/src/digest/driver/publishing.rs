@@ -44,7 +44,7 @@ impl SharedFs {
         }
         self.reclaim(found, Some(settled));
         self.grant_ahead(found, batch.debits);
-        // Whoever sees in the page that there is room finds it counted.
+        // A session that sees in the page that there is room finds it counted.
         self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
         found.control.publish_digested(batch.to, found.digested_entries);
         drop(core);

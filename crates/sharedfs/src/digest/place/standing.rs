@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_what_the_file_had_and_what_it_had_not() {
+    fn runs_are_blocks_the_file_had_and_gaps() {
         let extent =
             |file_block, blocks, at| Extent { file_block, blocks, address: BlockAddress(at * BLOCK_BYTES) };
         let standing = Standing {

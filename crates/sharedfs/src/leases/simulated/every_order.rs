@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Whether everybody comes to an end is looked at in one of so many states.
+/// Whether every session comes to an end is looked at in one of so many states.
 const LOOKED_AT_ONE_IN: u128 = 64;
 
 /// A case that is small enough.

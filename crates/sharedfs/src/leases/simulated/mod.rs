@@ -200,7 +200,7 @@ impl World {
         self.recovered == self.sessions.len()
     }
 
-    /// Somebody has the digester's lock: a fence begun for another's question.
+    /// The digester's lock is held: a fence begun for another's question.
     fn is_digesting(&self) -> bool {
         self.sessions
             .iter()

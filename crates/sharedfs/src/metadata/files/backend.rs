@@ -391,7 +391,7 @@ mod tests {
     use redb::StorageBackend;
 
     #[test]
-    fn what_was_cut_off_reads_as_zeros_and_lengths_survive() {
+    fn a_cut_reads_as_zeros_and_lengths_survive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("meta");
         let open = || Backend(Arc::new(BackendFile::open(&Files::new(&path, Medium::Memory)).unwrap()));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_up_to_the_first_that_is_not_what_was_written() {
+    fn records_are_read_up_to_the_first_damaged_one() {
         let generation = JournalGeneration(7);
         let mut bytes = [&b"one"[..], &[2; 1000], b""].map(|changes| encode(generation, changes)).concat();
         let read = |bytes: &[u8], generation| {

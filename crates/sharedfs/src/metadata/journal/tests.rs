@@ -18,7 +18,7 @@ const JOURNAL_NUMBER: std::ops::Range<usize> = 24..32;
 const JOURNAL: usize = 4096;
 
 #[test]
-fn a_journal_that_is_not_what_was_written_is_an_error_and_loses_nothing_silently() {
+fn a_damaged_journal_is_an_error_and_loses_nothing_silently() {
     let folder = folder_in_memory();
     let path = folder.path().join("meta");
     let store = MetadataStore::create(&path, Medium::Memory).unwrap();
@@ -68,7 +68,7 @@ fn sessions(store: &MetadataStore) -> Vec<u64> {
 }
 
 #[test]
-fn what_a_crash_leaves_of_a_record_behind_the_last_that_counts_is_its_end() {
+fn a_torn_record_behind_the_last_that_counts_is_the_end() {
     let folder = folder_in_memory();
     let path = folder.path().join("meta");
     let (whole, [_, two, three]) = three_records(&path);
@@ -98,7 +98,7 @@ fn what_a_crash_leaves_of_a_record_behind_the_last_that_counts_is_its_end() {
 }
 
 #[test]
-fn a_damaged_journal_is_dropped_from_the_first_damaged_record_on_by_who_says_so() {
+fn dropping_a_damaged_journal_keeps_all_before_the_first_damaged_record() {
     let folder = folder_in_memory();
     let path = folder.path().join("meta");
     let (whole, ends) = three_records(&path);

@@ -32,7 +32,8 @@ impl SharedFs {
         mode: LeaseMode,
         ahead: &Ahead,
     ) -> Result<LeaseMode, Trouble> {
-        // Whoever makes names looks at the directory first: to share it for that moment would be a turn for nothing.
+        // A session that makes names looks at the directory first: to share it for that moment would be a
+        // turn for nothing.
         let changes = self.core.lock().leases.changes_after_look(session, inode, self.opened.elapsed());
         let is_raised = mode == LeaseMode::Read && changes && self.is_directory(inode);
         let mode = if is_raised { LeaseMode::Write } else { mode };

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_asked_for_once() {
+    fn a_named_inode_is_asked_for_once() {
         let named = [3, 100, 101, 5].map(InodeNumber);
         assert_eq!(Ahead::of(InodeNumber(100), 16, &named).beside, [3, 5].map(InodeNumber));
         let many = vec![InodeNumber(7); 2 * BESIDE_MAX];

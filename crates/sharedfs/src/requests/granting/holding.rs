@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_runs_wants_a_processor_and_who_sleeps_does_not() {
+    fn a_running_process_wants_a_processor_and_a_sleeping_one_does_not() {
         assert!(!wants_processor(u32::MAX));
         let mut sleeper = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let mut spinner =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_is_kept_longer_within_bounds() {
+    fn a_costly_lease_is_kept_longer_within_bounds() {
         let us = Duration::from_micros;
         assert_eq!(kept_for(us(50), us(1000), false), us(1000));
         assert_eq!(kept_for(us(300), us(1000), false), us(2400));

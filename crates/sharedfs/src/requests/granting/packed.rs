@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_before_a_commit_is_not_kept_behind_it() {
+    fn an_item_read_before_a_commit_is_not_kept_behind_it() {
         let packed = Packed::default();
         assert!(packed.kept.lock().admits(100, 0));
         packed.changed(&Changed::default());

@@ -20,7 +20,7 @@ pub struct Events {
 struct Ring {
     next: u64,
     events: VecDeque<Event>,
-    /// Nobody waits any more.
+    /// No reader waits any more.
     is_closed: bool,
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     /// A daemon that left waited for the reader of its trace.
     #[test]
-    fn nobody_waits_for_a_daemon_that_leaves() {
+    fn no_reader_waits_for_a_daemon_that_leaves() {
         let events = Events::new(3);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| events.read(0, 1, Duration::from_secs(1 << 30)));

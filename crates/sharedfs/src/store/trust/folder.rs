@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_own_or_may_write_is_refused() {
+    fn folders_that_others_own_or_may_write_are_refused() {
         let (ours, open) = (folder(0o711), folder(0o770));
         TrustedFolder::open(ours.path(), us()).unwrap();
         assert!(matches!(TrustedFolder::open(ours.path(), us() + 1), Err(TrustError::Owner { .. })));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_is_nobody_elses_to_read() {
+    fn a_tier_is_closed_to_other_users() {
         let store = folder(0o711);
         let (elsewhere, planted) = (folder(0o755), folder(0o775));
         symlink(elsewhere.path(), store.path().join(TIER_NAME)).unwrap();

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_the_place_of_a_tier_stays() {
+    fn a_folder_put_in_the_place_of_a_tier_stays() {
         let place = tempfile::tempdir().unwrap();
         let (name, aside) = (place.path().join("tier"), place.path().join("aside"));
         let us = rustix::process::geteuid().as_raw();

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_goes_back_to_where_all_of_it_has_room() {
+    fn a_small_write_goes_back_to_where_all_of_it_has_room() {
         let mut allocator = allocator(2);
         let mut reservation = Reservation::default();
         let place = |run: Run| ((run.address.0 / BLOCK_BYTES) as u32, run.blocks);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_is_never_taken_again() {
+    fn blocks_set_aside_are_never_taken_again() {
         let mut allocator = allocator(1);
         let mut reservation = Reservation::default();
         let block = |n: u64| BlockAddress(n * BLOCK_BYTES);
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn freeing_what_is_not_used_is_damage() {
+    fn freeing_unused_blocks_is_damage() {
         let mut allocator = allocator(1);
         let mut reservation = Reservation::default();
         let nowhere = Run { address: BlockAddress(1 << 40), blocks: 1 };

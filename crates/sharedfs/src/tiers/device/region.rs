@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_no_persistent_memory_is_of_no_region() {
+    fn a_folder_on_no_persistent_memory_is_of_no_region() {
         let sys = sys(&[("cpu_cache", "0")]);
         assert_eq!(Region::of_device(sys.path(), DEVICE), None);
         let other = sys.path().join("devices/pci/block/sda");

@@ -59,7 +59,7 @@ mod tests {
     const ZONE: u64 = ZONE_BYTES;
 
     #[test]
-    fn what_is_taken_is_taken_once_and_free_again_when_it_is_given_back() {
+    fn a_zone_is_taken_once_and_free_again_when_given_back() {
         let mut zones = Zones::new(5 * ZONE + 4096);
         assert!(zones.mark(0..4096));
         assert_eq!(zones.take(2 * ZONE), Some(ZONE));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_or_lies_elsewhere_is_not_marked() {
+    fn overlapping_and_foreign_zones_are_not_marked() {
         let mut zones = Zones::new(4 * ZONE);
         assert!(zones.mark(ZONE..2 * ZONE));
         for part in [ZONE..2 * ZONE, 0..ZONE + 1, ZONE / 2..ZONE, 3 * ZONE..4 * ZONE + 1, 2 * ZONE..2 * ZONE]

@@ -273,7 +273,7 @@ mod tests {
         arenas
     }
 
-    /// Writes one byte past everybody.
+    /// Writes one byte past the checksums.
     fn flip(arenas: &Arenas, address: BlockAddress) {
         let mapping = arenas.mapping(GEOMETRY.arena(address)).unwrap();
         let mut byte = [0];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_intact_until_a_byte_of_it_changes() {
+    fn a_written_block_is_intact_until_a_byte_of_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let arenas = arenas(folder.path());
         let writer = ContentWriter::new(GEOMETRY, &arenas);
