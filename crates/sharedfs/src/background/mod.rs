@@ -5,15 +5,15 @@
 //! | `preparing` | control pages, segments and arena memory are made before sessions need them |
 //! | `orphans` | inodes without a name go once no program has them open |
 //! | `idle_memory` | the C library's free memory goes back to the kernel |
-//! | `pace` | a limit on the work that clients can cause |
+//! | `rate_limit` | a limit on the work that clients can cause |
 //!
 //! Nothing here decides when it runs: the digest thread and the preparer thread of `server` call it.
 
 mod idle_memory;
 mod orphans;
-mod pace;
 mod preparing;
+mod rate_limit;
 
 pub(crate) use idle_memory::IdleMemory;
 pub(crate) use orphans::LOOK_EVERY;
-pub(crate) use pace::Pace;
+pub(crate) use rate_limit::RateLimit;

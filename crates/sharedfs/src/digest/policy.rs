@@ -47,11 +47,11 @@ pub fn entries_share(options: &Options, sessions: usize) -> u64 {
     (options.undigested_entries / (sessions as u64).max(1)).max(1)
 }
 
-/// How long the digest thread may sleep without a kick, given what is left to do; `attends`: some do not kick.
+/// How long the digest thread may sleep without a kick, given what is left to do; `polls`: some do not kick.
 #[must_use]
-pub fn sleep(backlogs: &[Backlog], attends: bool, options: &Options) -> Option<Duration> {
+pub fn sleep(backlogs: &[Backlog], polls: bool, options: &Options) -> Option<Duration> {
     let dirty = backlogs.iter().any(|backlog| backlog.bytes > 0);
-    (dirty || attends).then(|| Duration::from_millis(options.digest_idle_ms))
+    (dirty || polls).then(|| Duration::from_millis(options.digest_idle_ms))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 pub(super) const NUMBERS: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldNumbers {
     session: SessionId,
     numbers: u64,
 }
@@ -20,7 +20,7 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
     /// By the number of the block; an inode is held by one session at most.
-    held: HashMap<u64, Vec<Held>>,
+    held: HashMap<u64, Vec<HeldNumbers>>,
     of_session: HashMap<SessionId, HashSet<u64>>,
 }
 
@@ -52,7 +52,7 @@ impl Blocks {
         match all.iter_mut().find(|held| held.session == session) {
             Some(held) => held.numbers |= numbers,
             None => {
-                all.push(Held { session, numbers });
+                all.push(HeldNumbers { session, numbers });
                 self.of_session.entry(session).or_default().insert(block);
             }
         }
@@ -65,7 +65,7 @@ impl Blocks {
         let at = all.iter().position(|held| held.numbers & bit != 0)?;
         let held = &mut all[at];
         held.numbers &= !bit;
-        let Held { session, numbers } = *held;
+        let HeldNumbers { session, numbers } = *held;
         if numbers == 0 {
             all.swap_remove(at);
             if all.is_empty() {

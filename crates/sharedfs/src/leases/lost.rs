@@ -10,11 +10,11 @@ use std::ops::Range;
 
 /// The numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct LostNumbers {
     blocks: HashMap<u64, u64>,
 }
 
-impl Lost {
+impl LostNumbers {
     /// Whether the session that was granted its number has lost the inode.
     pub(super) fn contains(&self, inode: InodeNumber) -> bool {
         let (block, bit) = place(inode);
@@ -61,13 +61,13 @@ mod tests {
     #[test]
     fn a_range_is_forgotten_to_the_number() {
         for (start, end) in [(64, 128), (65, 127), (70, 71), (3, 300), (64, 64), (127, 129)] {
-            let mut lost = Lost::default();
+            let mut lost = LostNumbers::default();
             (0..320).for_each(|number| lost.insert(InodeNumber(number)));
             lost.forget(start..end);
             let left: Vec<_> = (0..320).filter(|&number| lost.contains(InodeNumber(number))).collect();
             assert_eq!(left, (0..320).filter(|number| !(start..end).contains(number)).collect::<Vec<_>>());
         }
-        let mut lost = Lost::default();
+        let mut lost = LostNumbers::default();
         lost.insert(InodeNumber(70));
         lost.forget(70..71);
         assert!(lost.is_empty());

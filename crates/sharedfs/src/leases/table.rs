@@ -4,7 +4,7 @@
 use super::blocks::Blocks;
 use super::contention::Contention;
 use super::lease::Lease;
-use super::lost::Lost;
+use super::lost::LostNumbers;
 use super::outcome::Outcome;
 use super::shipping::Shipping;
 use crate::leases::blocks;
@@ -43,7 +43,7 @@ pub struct Leases {
     pub(super) of_session: HashMap<SessionId, HashSet<InodeNumber>>,
     pub(super) ranges: BTreeMap<u64, GrantedNumbers>,
     /// Inodes of these that their session has no more, where there is no entry.
-    pub(super) lost: Lost,
+    pub(super) lost: LostNumbers,
     /// Leases granted ahead, where there is no entry.
     pub(super) blocks: Blocks,
     pub(super) contention: Contention,

@@ -7,7 +7,7 @@ use super::error::MetadataError;
 use super::journal;
 use crate::metadata::codec::Table;
 use crate::metadata::files::Files;
-use crate::metadata::journal::{Change, JournalFlaw, JournalGeneration, JournalLoss, Place, Redo};
+use crate::metadata::journal::{Change, JournalEnd, JournalFlaw, JournalGeneration, JournalLoss, Redo};
 use crate::metadata::tree::{Opened, Overlay, Snapshot, TreeAt, apply_sorted, guarded};
 use crate::metadata::writing::{NewNames, Spare, Watch};
 use cuesta_media::emulate::Emulated;
@@ -48,14 +48,14 @@ pub(super) struct Current {
     pub(super) tree: Option<Arc<TreeAt>>,
     /// The journal's changes.
     overlay: Arc<Overlay>,
-    pub(super) journal: Place,
+    pub(super) journal: JournalEnd,
 }
 
 impl Shared {
     /// Opens the tree, without what the journal holds.
     pub(super) fn open(files: Files, cache_bytes: u64) -> Result<Shared, MetadataError> {
         let opened = Arc::new(Opened::new(&files, cache_bytes)?);
-        let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
+        let current = Current { opened, tree: None, overlay: Arc::default(), journal: JournalEnd::default() };
         let (current, watch) = (RwLock::new(current), OnceLock::new());
         let emulated = OnceLock::new();
         let (in_doubt, is_left) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -121,7 +121,7 @@ impl Shared {
         *self.spare.lock() = spare.emptied();
     }
 
-    fn place(&self) -> (Arc<Opened>, Place) {
+    fn place(&self) -> (Arc<Opened>, JournalEnd) {
         let current = self.current.read();
         (Arc::clone(&current.opened), current.journal)
     }
@@ -164,7 +164,7 @@ impl Shared {
     fn write_out(
         &self,
         opened: &Arc<Opened>,
-        journal: Place,
+        journal: JournalEnd,
         base: Snapshot,
         redo: &Redo,
         new_names: &NewNames<'_>,
@@ -205,7 +205,7 @@ fn write_tree(
     redo: &Redo,
     next: JournalGeneration,
     new_names: &NewNames<'_>,
-) -> Result<Place, MetadataError> {
+) -> Result<JournalEnd, MetadataError> {
     let tree = opened.begin_tree()?;
     opened.file.announce_syncing_thread();
     let mut changes = redo.changes().peekable();

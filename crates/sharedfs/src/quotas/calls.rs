@@ -204,7 +204,7 @@ impl SharedFs {
         // sessions as of the last digest. On a full medium, or where nothing is written any more, it is told
         // as far as it is known.
         let own = self.digest_completed(session);
-        match own.and_then(|()| self.looking.unless_just_done(|| self.digest_everything())) {
+        match own.and_then(|()| self.totals_limit.unless_just_done(|| self.digest_everything())) {
             Err(Error::NoSpace) => {}
             Err(_) if self.metadata.is_read_only() => {}
             digested => digested?,

@@ -140,7 +140,7 @@ impl Service for SharedFs {
     }
 
     fn tidy(&self) -> Result<bool, Error> {
-        if self.turns_are_taken() {
+        if self.sessions_take_turns() {
             // One waits for another, and the kernel does not let go of a processor while it tidies.
             return Ok(true);
         }
@@ -166,7 +166,7 @@ impl Service for SharedFs {
         if self.is_starved() {
             return Some(STARVED_PAUSE);
         }
-        let sleep = policy::sleep(&self.backlogs(), self.attends(), self.options());
+        let sleep = policy::sleep(&self.backlogs(), self.polls_logs(), self.options());
         let look = self.watches_orphans().then_some(LOOK_EVERY);
         let rest = self.has_rest().then_some(STARVED_PAUSE);
         sleep.into_iter().chain(look).chain(rest).min()

@@ -120,8 +120,8 @@ impl Control {
 
     /// Tells whether the log is looked at without a kick that it holds something. When it no longer is, every read of
     /// [`Control::completed`] behind this sees what the session did not kick for.
-    pub fn publish_attended(&self, attended: bool) {
-        self.notice_word(offset_of!(NoticePage, attended)).store(attended.into(), Ordering::SeqCst);
+    pub fn publish_polled(&self, is_polled: bool) {
+        self.notice_word(offset_of!(NoticePage, attended)).store(is_polled.into(), Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 

@@ -103,7 +103,7 @@ pub struct Session {
     /// Recovery takes nothing of its log from here on.
     pub(crate) cut: Option<LogPosition>,
     /// Its log is looked at without a kick.
-    pub(crate) attended: bool,
+    pub(crate) is_polled: bool,
     /// It is over, and ends this way once there is room to digest the rest of its log.
     pub ending: Option<Ending>,
 }
@@ -144,7 +144,7 @@ impl Session {
             turns: BTreeMap::new(),
             lingering: VecDeque::new(),
             cut: None,
-            attended: false,
+            is_polled: false,
             ending: None,
             kernel: None,
         }

@@ -34,13 +34,13 @@ struct Current {
 }
 
 /// A record and which copy of it that is.
-type Kept<R> = (Current, R);
+type Versioned<R> = (Current, R);
 
 /// The records of one file.
 #[derive(Debug, Default)]
 struct OneFile {
-    head: Option<Kept<TableHead>>,
-    slots: Vec<Option<Kept<SessionRecord>>>,
+    head: Option<Versioned<TableHead>>,
+    slots: Vec<Option<Versioned<SessionRecord>>>,
     /// Copies of slots that were written and are not sound.
     damaged: Vec<u32>,
     /// It is missing, or too short.
@@ -51,8 +51,8 @@ struct OneFile {
 #[derive(Debug)]
 pub struct TableRead {
     files: [OneFile; 2],
-    head: Kept<TableHead>,
-    slots: Vec<Option<Kept<SessionRecord>>>,
+    head: Versioned<TableHead>,
+    slots: Vec<Option<Versioned<SessionRecord>>>,
 }
 
 /// The mapped table.
@@ -73,7 +73,7 @@ pub struct SessionTable {
 /// A slot's number and what it holds.
 pub type OccupiedSlot = (u32, SessionRecord);
 
-fn newest<R>(one: Option<Kept<R>>, other: Option<Kept<R>>) -> Option<Kept<R>> {
+fn newest<R>(one: Option<Versioned<R>>, other: Option<Versioned<R>>) -> Option<Versioned<R>> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if other.0.sequence > one.0.sequence { other } else { one }),
         (one, other) => one.or(other),
@@ -177,7 +177,8 @@ impl TableRead {
     #[must_use]
     pub fn lost_by_the_first(&self) -> usize {
         let [first, _] = &self.files;
-        let is_older = |kept: &Option<Kept<SessionRecord>>, newest: &Option<Kept<SessionRecord>>| {
+        let is_older = |kept: &Option<Versioned<SessionRecord>>,
+                        newest: &Option<Versioned<SessionRecord>>| {
             newest.as_ref().map(|newest| newest.0.sequence) != kept.as_ref().map(|kept| kept.0.sequence)
         };
         let slots = first.slots.iter().zip(&self.slots).filter(|(kept, newest)| is_older(kept, newest));

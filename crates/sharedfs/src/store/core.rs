@@ -2,7 +2,7 @@
 
 use super::configuration::Options;
 use super::superblocks::Superblocks;
-use crate::background::{IdleMemory, Pace};
+use crate::background::{IdleMemory, RateLimit};
 use crate::damage::{Lost, ToldDamage};
 use crate::digest::{Digester, DirectoryChanges};
 use crate::kernel::{Doubt, MappedFiles, PassedFiles, StandIns};
@@ -87,7 +87,7 @@ pub struct SharedFs {
     pub(crate) space: Mutex<Space>,
     pub(crate) quotas: Mutex<Quotas>,
     /// Limits how often a question for totals digests everything.
-    pub(crate) looking: Pace,
+    pub(crate) totals_limit: RateLimit,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
     pub(crate) idle_memory: IdleMemory,
@@ -103,7 +103,7 @@ pub struct SharedFs {
     /// A digest runs.
     pub(crate) digests: AtomicBool,
     /// When a session was last given what another one was fenced for.
-    pub(crate) attended_at: Mutex<Option<Instant>>,
+    pub(crate) last_polled_at: Mutex<Option<Instant>>,
     /// Inodes without a name that are kept while the daemon can see that a program has them open.
     pub(crate) watched_orphans: AtomicU64,
     /// When a digest last found the medium full.

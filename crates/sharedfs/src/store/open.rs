@@ -9,7 +9,7 @@ use super::core::{Core, SharedFs};
 use super::emulation;
 use super::superblocks::Superblocks;
 use crate::Error;
-use crate::background::{IdleMemory, Pace};
+use crate::background::{IdleMemory, RateLimit};
 use crate::damage::{Lost, ToldDamage, is_untold};
 use crate::digest::DirectoryChanges;
 use crate::kernel::{Doubt, MappedFiles, StandIns};
@@ -134,7 +134,7 @@ impl SharedFs {
             controls: Mutex::default(),
             space: Mutex::new(Space { allocator, credits: Credits::new(blocks) }),
             quotas: Mutex::new(quotas),
-            looking: Pace::default(),
+            totals_limit: RateLimit::default(),
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),
@@ -148,7 +148,7 @@ impl SharedFs {
             attaching: RwLock::new(()),
             recovering: AtomicBool::new(true),
             digests: AtomicBool::new(false),
-            attended_at: Mutex::default(),
+            last_polled_at: Mutex::default(),
             watched_orphans: AtomicU64::new(0),
             starved: Mutex::default(),
         };

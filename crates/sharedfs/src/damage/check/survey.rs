@@ -348,12 +348,12 @@ impl Survey {
 
     fn check_extended(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         #[derive(Default)]
-        struct Found {
+        struct CountedAttributes {
             bytes: u64,
             access_list: bool,
             default_list: bool,
         }
-        let mut found: BTreeMap<InodeNumber, Found> = BTreeMap::new();
+        let mut found: BTreeMap<InodeNumber, CountedAttributes> = BTreeMap::new();
         snapshot.visit_extended(|inode, name, bytes| {
             let found = found.entry(inode).or_default();
             found.bytes += bytes;
@@ -361,7 +361,7 @@ impl Survey {
             found.default_list |= name == DEFAULT_LIST;
         })?;
         for (&inode, seen) in &self.inodes {
-            let Found { bytes: counted, access_list: access, default_list: default } =
+            let CountedAttributes { bytes: counted, access_list: access, default_list: default } =
                 found.remove(&inode).unwrap_or_default();
             let (bytes, said) = (seen.record.extended, (seen.record.access_list, seen.record.default_list));
             if said != (access, default) {

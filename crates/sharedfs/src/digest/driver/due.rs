@@ -28,7 +28,7 @@ impl SharedFs {
     /// is room, and they are told when those are full. Where the metadata store is damaged, there is nothing to do ever again.
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
         if idle {
-            self.attend_no_more();
+            self.stop_polling();
             self.incarnation.mend()?;
         }
         if self.is_starved() || self.metadata.is_read_only() {

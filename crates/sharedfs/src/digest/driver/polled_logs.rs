@@ -17,42 +17,42 @@ const TURN_MAX: Duration = Duration::from_millis(50);
 
 impl SharedFs {
     /// The session need not kick, until the digest thread finds time to look after its log.
-    pub(crate) fn attend(&self, session: SessionId) {
-        *self.attended_at.lock() = Some(Instant::now());
+    pub(crate) fn poll_without_kick(&self, session: SessionId) {
+        *self.last_polled_at.lock() = Some(Instant::now());
         let mut core = self.core.lock();
         let Some(found) = core.sessions.get_mut(&session) else { return };
-        if !std::mem::replace(&mut found.attended, true) {
-            found.control.publish_attended(true);
+        if !std::mem::replace(&mut found.is_polled, true) {
+            found.control.publish_polled(true);
             // The digest thread may be asleep for good: it learns that there is a log to look at.
             let _ = wait::raise(found.control.kick());
         }
     }
 
     /// Whether there are such sessions.
-    pub(crate) fn attends(&self) -> bool {
-        self.core.lock().sessions.values().any(|found| found.attended)
+    pub(crate) fn polls_logs(&self) -> bool {
+        self.core.lock().sessions.values().any(|found| found.is_polled)
     }
 
     /// Whether sessions take turns just now, so that one of them waits.
-    pub(crate) fn turns_are_taken(&self) -> bool {
-        self.attended_at.lock().is_some_and(|at| at.elapsed() < TURN_MAX)
+    pub(crate) fn sessions_take_turns(&self) -> bool {
+        self.last_polled_at.lock().is_some_and(|at| at.elapsed() < TURN_MAX)
     }
 
     /// All kick again. This looks at the growth they did not kick for.
-    pub(crate) fn attend_no_more(&self) {
-        let attended: Vec<SessionId> = {
+    pub(crate) fn stop_polling(&self) {
+        let polled: Vec<SessionId> = {
             let mut core = self.core.lock();
-            let attended = core.sessions.values_mut().filter(|found| found.attended);
-            attended.map(Session::kick_again).collect()
+            let polled = core.sessions.values_mut().filter(|found| found.is_polled);
+            polled.map(Session::kick_again).collect()
         };
-        attended.into_iter().for_each(|session| self.note_growth(session));
+        polled.into_iter().for_each(|session| self.note_growth(session));
     }
 }
 
 impl Session {
     fn kick_again(&mut self) -> SessionId {
-        self.attended = false;
-        self.control.publish_attended(false);
+        self.is_polled = false;
+        self.control.publish_polled(false);
         self.id
     }
 }

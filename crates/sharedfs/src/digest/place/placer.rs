@@ -52,7 +52,7 @@ pub struct Placer<'a> {
 }
 
 /// What becomes of blocks of a file that a batch writes.
-enum Way {
+enum Destination {
     /// They are written where they lie.
     Over(BlockAddress),
     /// They are placed anew.
@@ -112,11 +112,11 @@ impl Placer<'_> {
             }
             for (blocks, address) in standing.runs(span.clone()) {
                 let address = address.filter(|_| (self.may_overwrite)());
-                for (blocks, way) in self.ways(blocks, address, parts) {
-                    match way {
-                        Way::Over(address) => standing.overwrite(&blocks, address, parts, out),
-                        Way::Lost(address) => standing.leave(&blocks, address, out),
-                        Way::Anew => match self.place_anew(number, node, blocks, parts, out)? {
+                for (blocks, destination) in self.destinations(blocks, address, parts) {
+                    match destination {
+                        Destination::Over(address) => standing.overwrite(&blocks, address, parts, out),
+                        Destination::Lost(address) => standing.leave(&blocks, address, out),
+                        Destination::Anew => match self.place_anew(number, node, blocks, parts, out)? {
                             Ok(()) => {}
                             full => return Ok(full),
                         },
@@ -133,35 +133,36 @@ impl Placer<'_> {
     /// How the content of `blocks` is placed, which may be written where they lie if there is an address. A bad
     /// block's content goes elsewhere. If the batch writes it in part, the rest of the block is damaged. Where
     /// no checksum could say so, it stays where it is, and the medium tells its readers.
-    fn ways(
+    fn destinations(
         &self,
         blocks: Range<u64>,
         address: Option<BlockAddress>,
         parts: &[Part],
-    ) -> Vec<(Range<u64>, Way)> {
-        let Some(address) = address else { return vec![(blocks, Way::Anew)] };
+    ) -> Vec<(Range<u64>, Destination)> {
+        let Some(address) = address else { return vec![(blocks, Destination::Anew)] };
         if !self.has_bad {
-            return vec![(blocks, Way::Over(address))];
+            return vec![(blocks, Destination::Over(address))];
         }
         let allocator = &self.space.lock().allocator;
-        let mut ways: Vec<(Range<u64>, Way)> = Vec::new();
+        let mut destinations: Vec<(Range<u64>, Destination)> = Vec::new();
         for block in blocks.clone() {
             let address = address.plus((block - blocks.start) * BLOCK_BYTES);
             let bytes = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
             let inside = &parts[parts.partition_point(|part| part.end <= bytes.start)..];
-            let way = if !allocator.is_bad(address) {
-                Way::Over(address)
+            let destination = if !allocator.is_bad(address) {
+                Destination::Over(address)
             } else if self.checks_content || covered(inside, bytes) == BLOCK_BYTES {
-                Way::Anew
+                Destination::Anew
             } else {
-                Way::Lost(address)
+                Destination::Lost(address)
             };
-            match ways.last_mut().filter(|(_, last)| discriminant(last) == discriminant(&way)) {
+            match destinations.last_mut().filter(|(_, last)| discriminant(last) == discriminant(&destination))
+            {
                 Some((last, _)) => last.end += 1,
-                None => ways.push((block..block + 1, way)),
+                None => destinations.push((block..block + 1, destination)),
             }
         }
-        ways
+        destinations
     }
 
     /// Puts the content of `blocks` into new ones.

@@ -114,10 +114,10 @@ enum Explored {
 }
 
 /// How each state was come by: from which, by which step.
-type Known = HashMap<u128, Option<(u128, Step)>>;
+type ReachedStates = HashMap<u128, Option<(u128, Step)>>;
 
 /// The steps to a state, and one more.
-fn way(known: &Known, mut at: u128, last: Option<Step>) -> Vec<Step> {
+fn steps_to(known: &ReachedStates, mut at: u128, last: Option<Step>) -> Vec<Step> {
     let mut steps = Vec::from_iter(last);
     while let Some((before, step)) = known[&at] {
         steps.push(step);
@@ -134,18 +134,18 @@ fn explore(case: &Case, mistake: Option<Mistake>) -> Explored {
         kills: case.kills,
         crashes: case.crashes,
     };
-    let mut known = Known::from([(first.identity(), None)]);
+    let mut known = ReachedStates::from([(first.identity(), None)]);
     let mut waiting = vec![first];
     while let Some(state) = waiting.pop() {
         let here = state.identity();
         if here % LOOKED_AT_ONE_IN == 0
             && let Err(why) = state.world.clone().come_to_an_end()
         {
-            return Explored::Wrong { why, steps: way(&known, here, None) };
+            return Explored::Wrong { why, steps: steps_to(&known, here, None) };
         }
         for step in state.steps() {
             match state.make(step) {
-                Err(why) => return Explored::Wrong { why, steps: way(&known, here, Some(step)) },
+                Err(why) => return Explored::Wrong { why, steps: steps_to(&known, here, Some(step)) },
                 Ok(next) => {
                     let identity = next.identity();
                     if let Entry::Vacant(place) = known.entry(identity) {

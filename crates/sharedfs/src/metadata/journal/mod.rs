@@ -32,6 +32,6 @@ mod writer;
 pub use flaw::{JournalFlaw, JournalLoss};
 pub(super) use policy::{growth_bytes, takes};
 pub(super) use reader::{replay, scrub};
-pub(super) use record::{JournalGeneration, Place, is_newer};
+pub(super) use record::{JournalEnd, JournalGeneration, is_newer};
 pub(super) use redo::{Change, Redo};
 pub(super) use writer::{append, begin};

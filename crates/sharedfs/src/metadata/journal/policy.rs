@@ -1,6 +1,6 @@
 //! Policy: which transactions are committed in the journal.
 
-use super::record::{Place, record_bytes};
+use super::record::{JournalEnd, record_bytes};
 use super::redo::Redo;
 use crate::metadata::files::JOURNAL_BYTES;
 use crate::metadata::tree::Overlay;
@@ -17,7 +17,7 @@ const COMMIT_GROWTH_BYTES: u64 = 1 << 20;
 
 /// Whether a transaction is committed in the journal. Whatever is there must find room in the tree's file, which can grow
 /// by `slack_bytes`.
-pub(in super::super) fn takes(place: Place, overlay: &Overlay, redo: &Redo, slack_bytes: u64) -> bool {
+pub(in super::super) fn takes(place: JournalEnd, overlay: &Overlay, redo: &Redo, slack_bytes: u64) -> bool {
     let record = record_bytes(redo.bytes().len());
     let keys = overlay.keys() + redo.len();
     record <= RECORD_BYTES_MAX

@@ -1,7 +1,7 @@
 //! Reads a journal up to its first flaw, and compares its two copies.
 
 use super::flaw::JournalFlaw;
-use super::record::{JournalGeneration, Place, Records};
+use super::record::{JournalEnd, JournalGeneration, Records};
 use super::redo;
 use super::writer::begin;
 use crate::metadata::MetadataError;
@@ -13,7 +13,7 @@ use cuesta_media::AccessError;
 pub(crate) struct Replayed {
     pub(crate) overlay: Overlay,
     /// How far that reaches; behind a flaw, of a journal at least as new as any record that is there.
-    pub(crate) place: Place,
+    pub(crate) place: JournalEnd,
     /// Commits it has.
     pub(crate) commits: u64,
     /// The flaw behind them.
@@ -30,17 +30,17 @@ pub(crate) fn replay(file: &BackendFile, generation: JournalGeneration) -> Resul
         && generation.0 > 0
     {
         let before = JournalGeneration(generation.0 - 1);
-        if Place::from_number(number, before).generation == before {
+        if JournalEnd::from_number(number, before).generation == before {
             // A kill came between the commit that took it into the tree and the number.
             let place = begin(file, generation)?;
             return Ok(Replayed { overlay: Overlay::default(), place, commits: 0, flaw: None });
         }
     }
     // Where nothing says how far it counts, every record of it may, and nothing else looks like one.
-    let said = number.map(|number| Place::from_number(number, generation));
+    let said = number.map(|number| JournalEnd::from_number(number, generation));
     let said = said.filter(|said| said.end <= BackendFile::JOURNAL_BYTES);
     if let Some(said) = said.filter(|said| said.generation != generation) {
-        return empty(Place { end: 0, ..said }, JournalFlaw::OtherTree);
+        return empty(JournalEnd { end: 0, ..said }, JournalFlaw::OtherTree);
     }
     let end = said.map_or(BackendFile::JOURNAL_BYTES, |said| said.end);
     let mut bytes = vec![0; end as usize];
@@ -66,7 +66,7 @@ pub(crate) fn replay(file: &BackendFile, generation: JournalGeneration) -> Resul
     } else {
         Some(JournalFlaw::Record { number: commits + 1, at: sound_end, end })
     };
-    Ok(Replayed { overlay, place: Place { generation, end: sound_end }, commits, flaw })
+    Ok(Replayed { overlay, place: JournalEnd { generation, end: sound_end }, commits, flaw })
 }
 
 /// Whether all of it is what was written.
@@ -98,7 +98,7 @@ fn choose(file: &BackendFile, generation: JournalGeneration, bytes: &mut [u8], c
 }
 
 /// Compares the two copies of what counts, and mends one from the other.
-pub(crate) fn scrub(file: &BackendFile, place: Place) -> Result<(), AccessError> {
+pub(crate) fn scrub(file: &BackendFile, place: JournalEnd) -> Result<(), AccessError> {
     let mut bytes = vec![0; place.end as usize];
     file.read_journal(0, &mut bytes)?;
     choose(file, place.generation, &mut bytes, AfterCrash::No);

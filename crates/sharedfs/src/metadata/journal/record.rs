@@ -24,14 +24,14 @@ impl JournalGeneration {
 
 /// How far it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Place {
+pub(in super::super) struct JournalEnd {
     /// Which journal it is.
     pub(in super::super) generation: JournalGeneration,
     /// Bytes of it that count.
     pub(in super::super) end: u64,
 }
 
-impl Place {
+impl JournalEnd {
     /// The number that says so in the header.
     pub(super) fn number(self) -> u64 {
         ((self.generation.0 & HALF) << HALF_BITS) | (self.end / UNIT_BYTES)
@@ -39,9 +39,9 @@ impl Place {
 
     /// The place that a number says, of a journal that is not older than `oldest`: the number holds only the
     /// low bits of the generation.
-    pub(super) fn from_number(number: u64, oldest: JournalGeneration) -> Place {
+    pub(super) fn from_number(number: u64, oldest: JournalGeneration) -> JournalEnd {
         let newer_by = (number >> HALF_BITS).wrapping_sub(oldest.0) & HALF;
-        Place { generation: JournalGeneration(oldest.0 + newer_by), end: (number & HALF) * UNIT_BYTES }
+        JournalEnd { generation: JournalGeneration(oldest.0 + newer_by), end: (number & HALF) * UNIT_BYTES }
     }
 }
 
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn a_number_says_a_place_and_means_no_journal_before_the_oldest() {
         for generation in [0, 5, HALF, HALF + 1, 1 << 40] {
-            let place = Place { generation: JournalGeneration(generation), end: 4096 };
-            assert_eq!(Place::from_number(place.number(), place.generation), place);
-            let newer = Place { generation: JournalGeneration(generation + 9), ..place };
-            assert_eq!(Place::from_number(newer.number(), place.generation), newer);
-            let seen_late = Place::from_number(place.number(), newer.generation);
+            let place = JournalEnd { generation: JournalGeneration(generation), end: 4096 };
+            assert_eq!(JournalEnd::from_number(place.number(), place.generation), place);
+            let newer = JournalEnd { generation: JournalGeneration(generation + 9), ..place };
+            assert_eq!(JournalEnd::from_number(newer.number(), place.generation), newer);
+            let seen_late = JournalEnd::from_number(place.number(), newer.generation);
             assert!(seen_late.generation > newer.generation);
         }
     }

@@ -1,7 +1,7 @@
 //! Journals that were damaged, torn, or left beside another tree.
 
 use super::flaw::{JournalFlaw, JournalLoss};
-use super::record::{JournalGeneration, Place};
+use super::record::{JournalEnd, JournalGeneration};
 use super::redo::Redo;
 use super::writer::append;
 use crate::metadata::codec::{SessionRecord, Table, encode_extent_place, pair_key};
@@ -182,7 +182,7 @@ fn a_journal_that_went_into_the_tree_counts_no_more_and_one_ahead_of_its_tree_is
 /// An extent in the table that no inode's record speaks of, as damage leaves it.
 pub(crate) fn plant_extent(path: &Path, inode: InodeNumber, file_block: u64) {
     let file = BackendFile::open(&Files::new(path, Medium::Memory)).unwrap();
-    let place = Place::from_number(file.journal_number().unwrap().unwrap(), JournalGeneration(0));
+    let place = JournalEnd::from_number(file.journal_number().unwrap().unwrap(), JournalGeneration(0));
     let mut redo = Redo::default();
     let extent = encode_extent_place(BlockAddress(0), 1);
     redo.push(Table::Extents, &pair_key(inode.0, file_block), Some(&extent));

@@ -142,18 +142,18 @@ impl TreeAt {
 }
 
 /// A key or a value, wherever it lies.
-pub(crate) enum Found {
+pub(crate) enum StoredBytes {
     Tree(AccessGuard<'static, Raw>),
     Overlay(Bytes),
 }
 
-impl Deref for Found {
+impl Deref for StoredBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Found::Tree(guard) => guard.value(),
-            Found::Overlay(bytes) => bytes,
+            StoredBytes::Tree(guard) => guard.value(),
+            StoredBytes::Overlay(bytes) => bytes,
         }
     }
 }
@@ -164,11 +164,11 @@ pub(crate) fn get(
     overlay: &Overlay,
     table: Table,
     key: &[u8],
-) -> Result<Option<Found>, MetadataError> {
+) -> Result<Option<StoredBytes>, MetadataError> {
     match overlay.get(table, key) {
-        Some(value) => Ok(value.cloned().map(Found::Overlay)),
+        Some(value) => Ok(value.cloned().map(StoredBytes::Overlay)),
         None => match tree.table(table)? {
-            Some(opened) => Ok(opened.get(key)?.map(Found::Tree)),
+            Some(opened) => Ok(opened.get(key)?.map(StoredBytes::Tree)),
             None => Ok(None),
         },
     }
@@ -220,7 +220,7 @@ pub(crate) struct Merged<'a> {
 }
 
 impl Merged<'_> {
-    fn step(&mut self) -> Result<Option<(Found, Found)>, MetadataError> {
+    fn step(&mut self) -> Result<Option<(StoredBytes, StoredBytes)>, MetadataError> {
         loop {
             if let Some(tree) = self.tree.as_mut().filter(|_| self.next_of_tree.is_none()) {
                 let next = if self.is_backwards { tree.next_back() } else { tree.next() };
@@ -242,20 +242,20 @@ impl Merged<'_> {
             if order.is_le() {
                 let old = self.next_of_tree.take();
                 if order.is_lt() {
-                    return Ok(old.map(|(key, value)| (Found::Tree(key), Found::Tree(value))));
+                    return Ok(old.map(|(key, value)| (StoredBytes::Tree(key), StoredBytes::Tree(value))));
                 }
             }
             if let Some((key, Some(value))) = self.next_of_overlay.take() {
-                return Ok(Some((Found::Overlay(key.clone()), Found::Overlay(value.clone()))));
+                return Ok(Some((StoredBytes::Overlay(key.clone()), StoredBytes::Overlay(value.clone()))));
             }
         }
     }
 }
 
 impl Iterator for Merged<'_> {
-    type Item = Result<(Found, Found), MetadataError>;
+    type Item = Result<(StoredBytes, StoredBytes), MetadataError>;
 
-    fn next(&mut self) -> Option<Result<(Found, Found), MetadataError>> {
+    fn next(&mut self) -> Option<Result<(StoredBytes, StoredBytes), MetadataError>> {
         self.step().transpose()
     }
 }

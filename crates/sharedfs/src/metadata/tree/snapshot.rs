@@ -1,7 +1,7 @@
 //! Reading: the committed state as of the moment the snapshot was taken, undisturbed by the writer.
 
 use super::guard::guarded;
-use super::layered::{self, Bounds, Direction, EVERYTHING, Found, Merged, Overlay, TreeAt};
+use super::layered::{self, Bounds, Direction, EVERYTHING, Merged, Overlay, StoredBytes, TreeAt};
 use crate::metadata::MetadataError;
 use crate::metadata::codec::{
     CHUNK_INODES, Chunk, Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode, Table,
@@ -40,7 +40,7 @@ impl Snapshot {
         guarded(|| Table::ALL.into_iter().try_for_each(|table| self.tree.table(table).map(|_| ())))
     }
 
-    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Found>, MetadataError> {
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<StoredBytes>, MetadataError> {
         layered::get(&self.tree, &self.overlay, table, key)
     }
 

@@ -99,7 +99,7 @@ impl SharedFs {
                 Outcome::Granted(granted) => {
                     let write = granted == LeaseMode::Write;
                     if write && is_taken {
-                        self.attend(session);
+                        self.poll_without_kick(session);
                     }
                     self.events.record(Step::Grant { session, inode, write });
                     return Ok(granted);

@@ -1,7 +1,7 @@
 //! Grants leases on what lies around an inode, and sends what they bring. [`super::ahead`] says on which.
 
 use super::ahead::Ahead;
-use super::packing::Look;
+use super::packing::ParcelSource;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::parcel::Packer;
@@ -16,15 +16,15 @@ impl Ahead {
     /// Inodes that a fenced session gives up along, as of the last commit: files and symbolic links of the
     /// block.
     pub(crate) fn given_up_along(&self, shared: &SharedFs) -> Result<Vec<InodeNumber>, Error> {
-        Look::now(shared).inodes(&self.block, false)
+        ParcelSource::now(shared).inodes(&self.block, false)
     }
 
     /// Inodes that are granted along if they are free.
     fn wanted(&self, shared: &SharedFs) -> Result<Vec<InodeNumber>, Error> {
-        let mut look = Look::now(shared);
-        let mut wanted = look.inodes(&self.block, self.directories)?;
+        let mut source = ParcelSource::now(shared);
+        let mut wanted = source.inodes(&self.block, self.directories)?;
         for &InodeNumber(beside) in &self.beside {
-            wanted.extend(look.inodes(&(beside..beside.saturating_add(1)), true)?);
+            wanted.extend(source.inodes(&(beside..beside.saturating_add(1)), true)?);
         }
         Ok(wanted)
     }
@@ -59,7 +59,7 @@ impl SharedFs {
         }
         drop(core);
         let mut packer = Packer::default();
-        let Ok(left_out) = Look::now(self).pack(&mut packer, &granted, ahead.bytes_max) else {
+        let Ok(left_out) = ParcelSource::now(self).pack(&mut packer, &granted, ahead.bytes_max) else {
             // Something near cannot be read: the session that wants it is told.
             self.give_back_unread(session, &granted.iter().map(|&(near, _)| near).collect::<Vec<_>>());
             return Ok(Vec::new());

@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::ahead::PARCEL_BYTES_MAX;
-use super::packing::Look;
+use super::packing::ParcelSource;
 use crate::metadata::{MetadataError, Snapshot};
 use crate::requests::Trouble;
 use crate::{Error, SharedFs};
@@ -42,7 +42,7 @@ impl SharedFs {
         }
         drop(core);
         let mut packer = Packer::default();
-        let left_out = Look::now(self).pack(&mut packer, &granted, PARCEL_BYTES_MAX)?;
+        let left_out = ParcelSource::now(self).pack(&mut packer, &granted, PARCEL_BYTES_MAX)?;
         self.give_back_unread(session, &left_out);
         // The first was told of as it was granted.
         let count = (granted.len() - left_out.len()) as u64;

@@ -11,16 +11,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A look at what is kept, and at the last commit for what is not.
-pub(crate) struct Look<'s> {
+pub(crate) struct ParcelSource<'s> {
     shared: &'s SharedFs,
     /// How many commits there were when the snapshot was taken, or fewer.
     opened: Option<(u64, Snapshot)>,
 }
 
-impl<'s> Look<'s> {
+impl<'s> ParcelSource<'s> {
     /// Sees all that was committed until now.
-    pub(crate) fn now(shared: &'s SharedFs) -> Look<'s> {
-        Look { shared, opened: None }
+    pub(crate) fn now(shared: &'s SharedFs) -> ParcelSource<'s> {
+        ParcelSource { shared, opened: None }
     }
 
     fn snapshot(&mut self) -> Result<&(u64, Snapshot), Error> {

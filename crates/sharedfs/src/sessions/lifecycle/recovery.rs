@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// What recovery found in one log.
-struct Found {
+struct RecoveredLog {
     entries: u64,
     is_damaged: bool,
 }
@@ -75,7 +75,7 @@ impl SharedFs {
         (slot, record): OccupiedSlot,
         is_dead: bool,
         cut: Option<LogPosition>,
-    ) -> Result<Found, Error> {
+    ) -> Result<RecoveredLog, Error> {
         let started = Instant::now();
         let (id, pid) = (record.session, record.pid);
         let known = self.metadata.read()?.session(id)?.unwrap_or_default();
@@ -113,7 +113,7 @@ impl SharedFs {
         if let Some(loss) = &loss {
             self.tell_log_loss(loss)?;
         }
-        let found = Found { entries: digested.entries, is_damaged: loss.is_some() };
+        let found = RecoveredLog { entries: digested.entries, is_damaged: loss.is_some() };
         let to = {
             let mut core = self.core.lock();
             let Core { sessions, table, .. } = &mut *core;

@@ -11,18 +11,18 @@ const SMALL_BLOCKS: u32 = 16;
 const RUNS_TRIED: u32 = 16;
 
 /// Arena and block.
-type Place = (usize, u32);
+type BlockPosition = (usize, u32);
 
 /// Where blocks became free, on each memory node.
 #[derive(Debug, Default)]
 pub(crate) struct Freed {
     /// Behind the first of them; none, where nothing became free since a run found no room there.
-    first: BTreeMap<Option<Node>, Place>,
+    first: BTreeMap<Option<Node>, BlockPosition>,
 }
 
 impl Freed {
     /// Blocks became free.
-    pub(crate) fn note(&mut self, node: Option<Node>, place: Place) {
+    pub(crate) fn note(&mut self, node: Option<Node>, place: BlockPosition) {
         let first = self.first.entry(node).or_insert(place);
         *first = place.min(*first);
     }

@@ -154,15 +154,15 @@ impl ContentWriter {
                 true if inside > 0 || len < BLOCK => len.min(BLOCK - inside),
                 true => len / BLOCK * BLOCK,
             };
-            let (now, later) = bytes.split_at(len);
+            let (part, rest) = bytes.split_at(len);
             if !self.geometry.checks_content {
-                self.store(to, now)?;
+                self.store(to, part)?;
             } else if len < BLOCK {
-                self.overwrite_part(to, now, &mut damaged)?;
+                self.overwrite_part(to, part, &mut damaged)?;
             } else {
-                self.put(to, now)?;
+                self.put(to, part)?;
             }
-            (to, bytes) = (to.plus(len as u64), later);
+            (to, bytes) = (to.plus(len as u64), rest);
         }
         Ok(())
     }

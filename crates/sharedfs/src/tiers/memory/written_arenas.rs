@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// So many stay open, each in the place its number has among them.
 const KEPT: usize = 64;
 
-type Kept = Mutex<Option<(ArenaId, Arc<OwnedFd>)>>;
+type OpenArena = Mutex<Option<(ArenaId, Arc<OwnedFd>)>>;
 
 /// The files of a tier's arenas.
 #[derive(Debug)]
 pub(crate) struct WrittenArenas {
     tier: OwnedFd,
-    kept: [Kept; KEPT],
+    kept: [OpenArena; KEPT],
 }
 
 impl WrittenArenas {

@@ -10,11 +10,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// When it may be done again.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimit {
     again: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimit {
     /// Does the work, unless it was done a moment ago.
     pub(crate) fn unless_just_done<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let began = Instant::now();
@@ -41,15 +41,15 @@ mod tests {
 
     #[test]
     fn long_work_is_not_done_again_for_longer() {
-        let pace = Pace::default();
+        let limit = RateLimit::default();
         let now = Instant::now();
-        assert!(pace.is_due(now));
-        pace.was_done(now, Duration::from_millis(3));
-        assert!(!pace.is_due(now + Duration::from_millis(29)));
-        assert!(pace.is_due(now + Duration::from_millis(30)));
-        pace.was_done(now, Duration::from_secs(3));
-        assert!(pace.is_due(now + PAUSE_MAX));
-        pace.was_done(now, Duration::ZERO);
-        assert!(pace.is_due(now), "what took no time costs nobody");
+        assert!(limit.is_due(now));
+        limit.was_done(now, Duration::from_millis(3));
+        assert!(!limit.is_due(now + Duration::from_millis(29)));
+        assert!(limit.is_due(now + Duration::from_millis(30)));
+        limit.was_done(now, Duration::from_secs(3));
+        assert!(limit.is_due(now + PAUSE_MAX));
+        limit.was_done(now, Duration::ZERO);
+        assert!(limit.is_due(now), "what took no time costs nobody");
     }
 }
