@@ -3,20 +3,11 @@
 
 mod common;
 
-mod ahead;
-mod calls;
-mod check;
-mod copies;
-mod damaged;
-mod damaged_logs;
+mod damage;
 mod digest;
-mod endings;
 mod extended;
 mod hostile;
-mod meanwhile;
-mod orphans;
+mod leases;
+mod lifecycle;
 mod planted;
-mod recovery;
-mod sessions;
 mod threads;
-mod wanted_together;

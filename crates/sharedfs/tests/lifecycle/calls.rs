@@ -1,7 +1,7 @@
 //! Calls of callers: the digest keeps the last one of each slot with what it did, whatever becomes of that.
 
+use super::recovery::name_another_boot;
 use crate::common::*;
-use crate::recovery::name_another_boot;
 use cuesta_format::entry::FLAG_TAGGED;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber, Operation};
