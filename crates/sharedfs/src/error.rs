@@ -74,7 +74,7 @@ pub enum Error {
     #[error("the content of inode {0} is damaged: its checksum is wrong")]
     Content(InodeNumber),
     /// The losses of a repair have not been told yet.
-    #[error("a repair of it was broken off (cuesta fsck --repair ends it, and says what was lost)")]
+    #[error("a repair of it was broken off (cuesta fsck --repair ends it, and tells its losses)")]
     Repairing,
     /// A session that is not there, or not that process's.
     #[error("there is no such session")]

@@ -10,15 +10,15 @@
 //! |---|---|---|
 //! | `server` | socket and threads of the daemon | what a request means |
 //! | `requests` | answers to LibFS and to the command | sockets |
-//! | `sessions` | attached processes, where their logs lie, how they begin, are fenced and end | what logs mean |
+//! | `sessions` | attached processes, where their logs lie, how they begin, are fenced and end | what entries mean |
 //! | `leases` | which session may cache or change what: a state machine | time, sockets, storage |
-//! | `digest` | log prefix → new blocks and one metadata transaction | requests, leases |
-//! | `namespace` | what one batch of a log does to inodes and names | where blocks lie |
+//! | `digest` | log prefix → new blocks and one metadata transaction | requests; the open store, but for its driver |
+//! | `namespace` | what one batch of a log does to inodes and names | where blocks lie, transactions |
 //! | `tiers` | arenas, free blocks, quarantine, credits | files |
 //! | `metadata` | the transactional tree | operations |
 //! | `quotas` | how much users, groups and directories may own | paths, but for setting one |
 //! | `kernel` | what the kernel keeps: caches of mounts, mapped files, pipes, passed descriptors | what logs mean |
-//! | `damage` | what was lost, how it is told, and the offline checker | requests |
+//! | `damage` | what was lost, how it is told, and the offline checker | leases, sockets |
 //! | `background` | work that no request waits for | when it runs |
 //! | `store` | an open store's state; how it is made, opened and closed; configuration and trust | |
 //!

@@ -48,7 +48,7 @@ fn overwritten_blocks_stay_where_they_lie() {
     writer.digest();
     assert_eq!(content(&shared, "f"), expected);
     let last = Extent { file_block: 16, blocks: 1, address: extent.address_of(16) };
-    assert_eq!(moved(&mut writer, before), [last], "the block with the file's end: its rest nobody knows");
+    assert_eq!(moved(&mut writer, before), [last], "the block with the file's end: its rest is unknown");
     assert_eq!(shared.inode_record(file).unwrap().unwrap().blocks, 17);
 }
 

@@ -107,7 +107,7 @@ fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
     assert!(first.generation() > first.lease_generation, "it is fenced");
     assert!(
         matches!(first.request(&Request::Resync), Response::Failed(_)),
-        "where its log goes on nobody can tell"
+        "it is unknown where its log goes on"
     );
     limit_files(None);
     kill(shared, vec![first, second]);

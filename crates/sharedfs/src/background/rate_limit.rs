@@ -50,6 +50,6 @@ mod tests {
         limit.was_done(now, Duration::from_secs(3));
         assert!(limit.is_due(now + PAUSE_MAX));
         limit.was_done(now, Duration::ZERO);
-        assert!(limit.is_due(now), "what took no time costs nobody");
+        assert!(limit.is_due(now), "work that took no time costs nothing");
     }
 }

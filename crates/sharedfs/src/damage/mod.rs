@@ -9,6 +9,8 @@
 //! | `told` | which files the daemon's log told of already |
 //! | `scrub` | a running daemon reads content against its checksums |
 //! | `check` | the offline checker and its repairs |
+//!
+//! No file here knows leases or sockets.
 
 pub mod check;
 mod log_losses;

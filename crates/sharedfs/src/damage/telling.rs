@@ -43,7 +43,7 @@ impl SharedFs {
             entries = loss.entries,
             unknown_bytes = loss.unknown_bytes,
             files = %paths.join(", "),
-            "a log was damaged: what was acknowledged in it behind its last whole entry is lost"
+            "a log was damaged: acknowledged entries behind its last whole entry are lost"
         );
         let snapshot = self.metadata.read()?;
         let is_file = |stored: StoredInode| stored.record.kind() == FileKind::File;

@@ -233,6 +233,6 @@ fn put_inodes(
             transaction.put_orphan(inode, holder);
         }
     }
-    debug_assert!(changes.next().is_none(), "what is placed belongs to an inode that changed");
+    debug_assert!(changes.next().is_none(), "placed content belongs to an inode that changed");
     Ok(())
 }

@@ -194,7 +194,7 @@ mod tests {
         );
         assert_eq!(since(&directory_changes, second).unwrap(), [pair("a", gone), pair("c", 12)]);
         assert_eq!(since(&directory_changes, directory_changes.follow(HOME)).unwrap(), []);
-        assert!(directory_changes.since(OTHER, second).is_none(), "nobody was fenced for that one");
+        assert!(directory_changes.since(OTHER, second).is_none(), "no session was fenced for that one");
     }
 
     #[test]

@@ -2,15 +2,28 @@
 //!
 //! | step | file | what |
 //! |---|---|---|
-//! | validate | here, `namespace::apply` | copied entries only; checksum, generation, content, authority |
-//! | coalesce | `namespace::view`, `namespace::pieces` | what is left at the end of the batch is all that counts |
-//! | place, copy | `place`, `overwrite`, `mapped` | new blocks for content, and over committed ones what is sure to be digested again |
+//! | validate | `batch`, `namespace::apply` | copied entries only; checksum, generation, content, authority |
+//! | coalesce | `namespace::view`, `namespace::pieces` | only the state at the end of the batch counts |
+//! | place, copy | `place` | new blocks for content, and over committed ones if it is sure to be digested again |
 //! | commit | `commit` | one transaction with "digested up to" |
 //!
-//! `policy` decides whose log is digested next; nothing here waits for a session.
+//! The log is copied into memory of our own, in batches, before anything of it is looked at, and all content is placed
+//! from that copy: no session can change bytes that were checked.
 //!
-//! The log is copied into memory of our own, in batches, before anything of it is looked at, and what is placed
-//! comes from that copy: no session can change what was checked.
+//! | file | idea |
+//! |---|---|
+//! | `policy` | which log is digested next; nothing here waits for a session |
+//! | `log_view`, `storage`, `before` | a digest's view of the log, of the store, and of the state before the batch |
+//! | `batch` | one batch: read, checked, applied, placed, committed |
+//! | `place` | where content goes |
+//! | `commit`, `bitmaps` | the transaction, and the bitmaps in it |
+//! | `orphans` | inodes without a name, and the sessions they are kept for |
+//! | `renewed` | files that had lost content and are whole again |
+//! | `directory_changes` | changes of directories that sessions change in turns |
+//! | `dependencies` | parts of other logs that a log must not survive without |
+//! | `driver` | drives all this for an open store |
+//!
+//! But for `driver` and `dependencies`, no file here knows the open store. None knows requests.
 
 mod batch;
 mod before;

@@ -186,10 +186,7 @@ impl MappedFiles {
     fn open_to_write(&self, inode: InodeNumber) -> Result<Option<OwnedFd>, Error> {
         let file = mapped_files::open(&self.references, inode).map_err(failed)?;
         if file.is_none() {
-            tracing::error!(
-                inode = inode.0,
-                "a file in mapped mode is missing: what is written to it is lost"
-            );
+            tracing::error!(inode = inode.0, "a file in mapped mode is missing: writes to it are lost");
         }
         Ok(file)
     }

@@ -8,6 +8,8 @@
 //! | `mapped_mode` | a file goes into the mode, and out of it |
 //! | `stand_ins` | pipes and sockets of the kernel's for those of the store |
 //! | `passed` | open files that programs sent to each other |
+//!
+//! Only `mounts` and `mapped_mode` know the open store. No file here knows what logs hold.
 
 mod caches;
 mod mapped_files;

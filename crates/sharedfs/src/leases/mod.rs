@@ -11,7 +11,7 @@
 //! | lingering until P | given back while the log was not digested beyond P | digest the session up to P |
 //!
 //! A session's new inodes are not entered one by one. Each inode whose number was granted to the session counts as
-//! written by it until it gives the inode back or loses it, which is a bit then ([`lost`]). Nor are leases entered
+//! written by it until it gives the inode back or loses it, which is a bit then ([`lost_numbers`]). Nor are leases entered
 //! that are granted ahead: a bit says so ([`blocks`]), until something happens to them. So files that one session
 //! made and another looked at take next to nothing, however many.
 //!
@@ -33,16 +33,19 @@
 //! | `lease` | the sessions that have one inode |
 //! | `outcome` | what a request leads to |
 //! | `blocks` | leases granted ahead, a bit each |
-//! | `lost` | inode numbers of a session that it gave back or lost, a bit each |
+//! | `lost_numbers` | inode numbers of a session that it gave back or lost, a bit each |
 //! | `contention` | inodes that several sessions change in turns |
 //! | `shipping` | files whose operations SharedFS performs |
 //! | `logged` | whether a log may say what it says |
+//! | `simulated` | every order of steps, tried in a model of the daemon and its sessions |
+//!
+//! No file here knows time, sockets, storage or locks.
 
 mod blocks;
 mod contention;
 mod lease;
 mod logged;
-mod lost;
+mod lost_numbers;
 mod outcome;
 mod shipping;
 #[cfg(test)]

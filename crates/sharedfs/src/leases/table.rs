@@ -4,7 +4,7 @@
 use super::blocks::Blocks;
 use super::contention::Contention;
 use super::lease::Lease;
-use super::lost::LostNumbers;
+use super::lost_numbers::LostNumbers;
 use super::outcome::Outcome;
 use super::shipping::Shipping;
 use crate::leases::blocks;

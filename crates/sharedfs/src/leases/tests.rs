@@ -44,9 +44,9 @@ fn joining_the_readers_takes_no_lease_away() {
     assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Fence(vec![B]));
     leases.revoke(B, X, NOW);
     assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Granted(WRITE));
-    assert!(!leases.join_readers(B, X), "somebody writes");
+    assert!(!leases.join_readers(B, X), "a session writes");
     leases.give_back(A, X, Some(LogPosition(7)));
-    assert!(!leases.join_readers(B, X), "what was written is in a log");
+    assert!(!leases.join_readers(B, X), "the write is in a log");
     leases.digested(A, X, LogPosition(7));
     assert!(leases.join_readers(B, X));
     leases.end_session(A);
@@ -61,7 +61,7 @@ fn two_contended_directories_change_hands_together() {
     let mut leases = Leases::new(HOLD);
     for inode in [X, Y] {
         leases.request(A, inode, WRITE, NOW);
-        assert_eq!(leases.goes_along(A, B, NOW), [], "nobody knows yet that B wants it");
+        assert_eq!(leases.goes_along(A, B, NOW), [], "it is not known yet that B wants it");
         assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Fence(vec![A]));
         leases.revoke_directory(A, inode, NOW);
         assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Granted(WRITE));
@@ -263,7 +263,7 @@ fn a_lease_granted_ahead_is_held_and_granted_once() {
     assert_eq!(ahead(&mut leases, A, 8..14), [8, 9, 10, 11, 13], "12 is B's");
     assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
     assert_eq!(ahead(&mut leases, A, 8..14), [], "it holds them");
-    assert_eq!(ahead(&mut leases, B, 8..14), [], "somebody holds them");
+    assert_eq!(ahead(&mut leases, B, 8..14), [], "a session holds them");
     assert_eq!((leases.held(A, InodeNumber(9)), leases.count(A)), (Some(WRITE), 5));
     assert_eq!(leases.holders(InodeNumber(9)), [(A, WRITE)]);
     assert_eq!(leases.request(A, InodeNumber(9), WRITE, NOW), Outcome::Granted(WRITE));

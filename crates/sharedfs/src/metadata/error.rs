@@ -20,7 +20,7 @@ pub enum MetadataError {
     Foreign(PathBuf),
     /// Neither copy is the one that belongs there.
     #[error(
-        "{}: {why}. Put the right one back; or cuesta fsck --repair goes on with this one, and what it lacks is lost",
+        "{}: {why}. Put the right one back; or cuesta fsck --repair goes on with this one, and loses everything it lacks",
         path.display()
     )]
     Misplaced {

@@ -14,7 +14,10 @@
 //! | `tree` | what is committed: snapshots of the tree with the journal's changes over it |
 //! | `codec` | keys and values |
 //! | `files` | the file under the tree, and its second copy |
-//! | `repair` | what is left of a damaged store |
+//! | `repair` | the rest of a damaged store |
+//! | `error` | its errors |
+//!
+//! No file here knows logs, sessions' pages, or which blocks are free.
 
 mod codec;
 mod error;

@@ -10,9 +10,13 @@
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
+//! | `lookup` | questions about the state before the batch |
+//! | `applied`, `rejection` | the log that is applied, and why an entry cannot be |
 //! | `apply`, `attributes` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: only the view at the end of the batch is written.
+//!
+//! Checks and changes are in memory. No file here knows where blocks lie, transactions, or the open store.
 
 mod ancestry;
 mod applied;

@@ -35,7 +35,7 @@ pub enum Rejection {
     Range,
     #[error("its target does not fit its kind")]
     Target,
-    #[error("it gives inode {0} what is no access control list")]
+    #[error("it gives inode {0} an access control list that is none")]
     List(InodeNumber),
     #[error("inode {0} has more extended attributes than it may have")]
     Extended(InodeNumber),
@@ -45,7 +45,7 @@ pub enum Rejection {
     Body(#[from] cuesta_format::operation::OperationError),
     #[error("it needs more space than the session was granted")]
     Credit,
-    #[error("it is not what was written: the log was damaged, and what follows is lost")]
+    #[error("the log was damaged here, and all entries behind are lost")]
     Damaged,
     #[error("the log is shorter than it was")]
     CutShort,

@@ -334,7 +334,7 @@ mod tests {
         assert!(quotas.is_to_keep(ANNA, over), "it is to be tried again");
         assert_eq!(quotas.unkept_since(ANNA), over.map(|allowance| allowance.over_since));
         quotas.note_kept(ANNA, OverSince::default());
-        assert!(quotas.is_to_keep(ANNA, over), "that is not what it is");
+        assert!(quotas.is_to_keep(ANNA, over), "the kept amounts differ");
         quotas.note_kept(ANNA, since(&quotas));
         assert_eq!((quotas.is_to_keep(ANNA, over), quotas.unkept_since(ANNA)), (false, None));
     }

@@ -5,6 +5,8 @@
 //! | `limits` | limits, and the room sessions were given of what is left |
 //! | `calls` | requests about quotas |
 //! | `trees` | a directory gets a quota or loses it: everything below changes whom it counts for |
+//!
+//! `limits` knows no open store and no sockets. No file here knows what operations do.
 
 mod calls;
 mod limits;

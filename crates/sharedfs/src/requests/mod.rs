@@ -13,6 +13,8 @@
 //! | `written` | whether a process has a file open for writing |
 //! | `accesses` | times of last access |
 //! | `totals`, `explanation` | `statfs`, `cuesta status`, `cuesta explain` |
+//!
+//! No file here knows sockets or threads: `server` does.
 
 mod accesses;
 mod commit_file;

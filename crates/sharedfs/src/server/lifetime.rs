@@ -77,7 +77,7 @@ impl<S: Service> Server<S> {
         // Further requests to stop are answered: it has.
         drop(self.stop);
         if !self.acceptors.hang_up(LETTING_GO) {
-            tracing::warn!("some connections are still at work: what they do counts no more");
+            tracing::warn!("some connections are still at work: their operations count no more");
         }
         tracing::info!("stopped");
         reason

@@ -416,7 +416,7 @@ fn a_call_that_comes_as_the_preparers_wait_ends_is_not_lost() {
     assert!(preparer::tidy_until_called(&service, &called, Duration::ZERO));
     assert_eq!(service.untidy.load(Ordering::SeqCst), 3, "there was a call");
     drop(handle);
-    assert!(!preparer::tidy_until_called(&service, &called, Duration::ZERO), "nobody is left");
+    assert!(!preparer::tidy_until_called(&service, &called, Duration::ZERO), "no thread is left");
 }
 
 /// A thread that served a connection kept the store open behind the daemon's end: closing it then wrote over what the next

@@ -4,12 +4,16 @@
 //! |---|---|
 //! | `table` | the durable table of logs |
 //! | `segments` | the pool of segments, and reading a log |
-//! | `commit_file` | what a session waited for on a disk, where its log's own pages have it not |
+//! | `commit_file` | entries a session waited for on a disk, which its log's own pages may lack |
 //! | `marks` | how far each log was acknowledged, as its session says |
 //! | `control` | the pages shared with the session |
 //! | `incarnation` | which daemon a session belongs to |
 //! | `openers` | which inodes are open |
 //! | `session` | one session as the daemon knows it |
+//! | `ending` | how a session ends |
+//! | `lifecycle` | sessions begin, are fenced, end, and are recovered |
+//!
+//! But for `lifecycle`, no file here knows the open store. None knows what entries mean.
 
 mod commit_file;
 mod control;

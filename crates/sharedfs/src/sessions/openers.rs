@@ -70,7 +70,7 @@ impl References {
         let folder = File::open(&path).map_err(Error::io("open a folder"))?;
         folder
             .set_permissions(Permissions::from_mode(FOLDER_MODE))
-            .map_err(Error::io("open a folder to who is given it"))?;
+            .map_err(Error::io("set the mode of a folder"))?;
         // Sessions of an earlier daemon left them.
         Ok(References { folder, sweeping: Mutex::new(Sweeping { new: 1, left: 0 }) })
     }

@@ -237,8 +237,8 @@ pub fn template(emulate: Profile) -> String {
          # shorter.\n\
          # commit_file_waits = {commit_file_waits}\n\
          \n\
-         # On a disk: who waits for it keeps the processor awake for so long, in microseconds, while nobody else wants it; by that a\n\
-         # fast disk's answer arrives sooner. 0: who waits sleeps, and takes less processor time.\n\
+         # On a disk: a program that waits for it keeps the processor awake for so long, in microseconds, while no other wants it; a\n\
+         # fast disk's answer arrives sooner by that. 0: the program sleeps, and takes less processor time.\n\
          # awake_us = {awake_us}\n\
          \n\
          # Log segments kept ready, their memory touched, so that a program starts quickly.\n\
@@ -269,7 +269,7 @@ pub fn template(emulate: Profile) -> String {
          # written back (ADR), \"cpu_cache\", so that they need not be (eADR), or \"auto\": as the kernel says.\n\
          # persistence_domain = \"auto\"\n\
          \n\
-         # How much of the daemon one user may have who is neither the store's own nor root: processes served at once, open\n\
+         # How much of the daemon a user that is neither the store's own nor root may have: processes served at once, open\n\
          # files, bytes of messages on their way, and how many seconds a message may be on its way. All of them together may\n\
          # have four times as much, and of the daemon's descriptors half.\n\
          # [users]\n\

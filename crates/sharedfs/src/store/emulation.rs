@@ -31,7 +31,7 @@ pub(crate) fn begin(tier: &Path, medium: Medium, asked: Profile) -> Result<Optio
 /// A descriptor of what is shared.
 pub(crate) fn channels(tier: &Path) -> Result<OwnedFd, Error> {
     let file = File::options().read(true).write(true).open(tier.join(CHANNELS_FILE));
-    file.map(OwnedFd::from).map_err(Error::io("open what is shared of the medium that is played"))
+    file.map(OwnedFd::from).map_err(Error::io("open the channels of the medium that is played"))
 }
 
 #[cfg(test)]

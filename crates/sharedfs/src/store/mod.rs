@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `core` | the state of an open store: [`SharedFs`] and its locks |
 //! | `creation`, `open`, `close` | a store's fast tier is made, opened with recovery, left to the next daemon |
-//! | `allocator` | the blocks in use, read from the metadata store |
+//! | `used_blocks` | the blocks in use, read from the metadata store |
 //! | `superblocks` | the superblock, twice |
 //! | `opening` | which opening of the store this is |
 //! | `boot` | whether the machine was started anew since the store was open |
@@ -14,8 +14,9 @@
 //! | `reading` | reads without a session, for the simulator and the checker |
 //! | `trust` | what is checked of a store's folders before anything in them is believed |
 //! | `observe` | events and totals |
+//!
+//! No file here answers a request or applies an entry.
 
-mod allocator;
 mod boot;
 mod close;
 pub mod configuration;
@@ -29,6 +30,7 @@ mod opening;
 mod reading;
 mod superblocks;
 pub mod trust;
+mod used_blocks;
 
 pub(crate) use self::core::Core;
 pub use self::core::{SessionHandle, SharedFs};

@@ -2,12 +2,12 @@
 //!
 //! The result is one [`SharedFs`]; no other file makes one.
 
-use super::allocator::load_allocator;
 use super::boot::Boot;
 use super::configuration::Options;
 use super::core::{Core, SharedFs};
 use super::emulation;
 use super::superblocks::Superblocks;
+use super::used_blocks::load_allocator;
 use crate::Error;
 use crate::background::{IdleMemory, RateLimit};
 use crate::damage::{Lost, ToldDamage, is_untold};

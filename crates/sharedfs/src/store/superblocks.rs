@@ -120,7 +120,7 @@ impl Superblocks {
     /// Says so in the log.
     pub(crate) fn tell(&self) {
         for flaw in self.damage() {
-            tracing::error!(%flaw, "a copy of the superblock is not what it should be, and is written anew");
+            tracing::error!(%flaw, "a copy of the superblock is damaged or old, and is written anew");
         }
     }
 

@@ -97,7 +97,7 @@ fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it()
     damage_journal(&store, b"a name to be found");
     for mode in [Mode::Report, Mode::Repair] {
         let refused = check(&store.tier(), mode).unwrap_err().to_string();
-        assert!(refused.contains("not what was written"), "{refused}");
+        assert!(refused.contains("is damaged"), "{refused}");
     }
     assert!(SharedFs::open(&store.tier(), options()).is_err());
     let report = check(&store.tier(), Mode::RepairWithLoss).unwrap();
@@ -140,7 +140,7 @@ fn a_broken_off_repair_is_ended_by_the_next_which_tells_its_losses() {
     for _ in 0..2 {
         let report = check(&store.tier(), Mode::Repair).unwrap();
         assert!(is_loss(&report.findings[0], Verdict::Repaired), "{report:?}");
-        assert!(SharedFs::open(&store.tier(), options()).is_err(), "nobody was told");
+        assert!(SharedFs::open(&store.tier(), options()).is_err(), "the losses were not told");
     }
     told(&store.tier()).unwrap();
     assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
@@ -458,7 +458,7 @@ fn content_of_a_mapped_file_that_is_missing_or_left_behind_is_told() {
     std::fs::write(store.tier().join("meta.redb"), whole).unwrap();
     let given_up = (Problem::MissingMapped(F), Verdict::Repaired);
     assert_eq!(found(Mode::RepairWithLoss), [given_up]);
-    assert!(SharedFs::open(&store.tier(), options()).is_err(), "nobody was told");
+    assert!(SharedFs::open(&store.tier(), options()).is_err(), "the losses were not told");
     told(&store.tier()).unwrap();
     assert_eq!(found(Mode::Report), []);
     assert_eq!(content(&store.open(), "d/f"), [1; 10_000], "as it was before it was mapped");

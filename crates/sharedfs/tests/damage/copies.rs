@@ -213,7 +213,7 @@ fn an_old_copy_and_another_stores_are_told_and_replaced_and_two_of_them_refused(
         fs::write(&path, &old[side]).unwrap();
         let looked = check(&store.tier(), Mode::Report).unwrap();
         assert_eq!(looked.worst(), Some(Verdict::Repairable), "{looked:?}");
-        assert!(fs::read(&path).unwrap() == old[side], "who only looks changes nothing of copy {side}");
+        assert!(fs::read(&path).unwrap() == old[side], "looking alone changes nothing of copy {side}");
         let told = check(&store.tier(), Mode::Repair).unwrap();
         assert!(told.findings[0].problem.to_string().contains("old copy"), "{told:?}");
         assert_eq!(told.names, 2);

@@ -70,7 +70,7 @@ fn an_inode_given_back_during_its_digest_is_granted_as_that_leaves_it() {
         });
         let size = shared.inode_record(file).unwrap().unwrap().size;
         assert_eq!(granted, size, "round {round}: what was granted, and what there is");
-        assert_eq!(next.generation(), next.lease_generation, "nobody took it away again");
+        assert_eq!(next.generation(), next.lease_generation, "no session took it away again");
     }
 }
 

@@ -493,7 +493,7 @@ fn a_holder_others_wait_for_stands_still_while_a_digest_goes_on() {
         let waiting = scope.spawn(|| waiter.acquire(file, LeaseMode::Write).record.size);
         let patience = Instant::now() + Duration::from_secs(60);
         while holder.generation() == holder.lease_generation {
-            assert!(Instant::now() < patience, "nobody told the holder");
+            assert!(Instant::now() < patience, "the holder was not told");
             std::thread::yield_now();
         }
         drop(held);

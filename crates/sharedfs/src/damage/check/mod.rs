@@ -4,15 +4,19 @@
 //! counts, directory sizes, extents against bitmaps, the zeros behind the ends of files. Most of the problems have
 //! one safe repair. The others are damage that is reported and left alone.
 //!
-//! | folder | idea |
+//! | file | idea |
 //! |---|---|
-//! | `survey` | what the store holds, and each [`Problem`] with it |
+//! | `checking` | the check, and the repairs in their order |
+//! | `problem`, `report` | each [`Problem`] there can be, and what a check found |
+//! | `survey` | the whole metadata store, counted again |
 //! | `repair` | the one safe change for a problem that has one |
 //! | `salvage` | metadata that is damaged in every copy |
 //! | `losses` | what a repair drops, until it was told |
 //! | `content` | content against its checksums |
-//! | `logs` | what the logs hold that is not digested |
+//! | `logs` | undigested entries of the logs |
 //! | `mapped` | the kernel's files of inodes in mapped mode |
+//!
+//! No file here runs beside a daemon. Only `checking` opens the store, to digest its logs.
 
 mod checking;
 mod content;

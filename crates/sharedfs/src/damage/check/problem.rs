@@ -12,9 +12,9 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Problem {
-    #[error("a copy of the superblock was not what it should be: {0}; the other was sound")]
+    #[error("a copy of the superblock was damaged or old: {0}; the other was sound")]
     SuperblockCopy(String),
-    #[error("a copy of the metadata was not what it should be: {0}; the other was sound")]
+    #[error("a copy of the metadata was damaged or old: {0}; the other was sound")]
     MetadataCopy(String),
     #[error(
         "{}: {why}. It was taken all the same: what changed since then is lost, and files may hold bytes of other files", path.display()

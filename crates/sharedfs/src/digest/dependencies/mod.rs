@@ -7,6 +7,8 @@
 //! | `log_reader` | the entries of one log at rest, of its own pages and its commit file together |
 //! | `cut` | rule: how far each log may be recovered, so that nothing survives without what it depends on |
 //! | `recovered` | recovery reads all logs and applies that rule |
+//!
+//! No file here knows what entries do, but for those that name a dependency.
 
 mod cut;
 mod durable;

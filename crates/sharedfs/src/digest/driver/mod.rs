@@ -9,6 +9,8 @@
 //! | `backlogs` | what logs hold that is not digested |
 //! | `polled_logs` | sessions whose logs are looked at without a kick |
 //! | `others` | what the digest asks about other sessions |
+//!
+//! No file here knows what entries mean, or sockets.
 
 mod backlogs;
 mod digesting;

@@ -7,6 +7,8 @@
 //! | `standing` | the committed blocks of a file that may be overwritten |
 //! | `overwrites` | content that goes over committed blocks, once all else is in its place |
 //! | `mapped` | content that goes into files in mapped mode |
+//!
+//! No file here knows logs or sessions: each gets copied bytes, and says where they are now.
 
 mod mapped;
 mod overwrites;

@@ -595,6 +595,6 @@ impl World {
             self.make(step)?;
         }
         let waiting: Vec<_> = self.sessions.iter().map(|it| &it.operation).collect();
-        Err(format!("somebody waits for ever: {waiting:?}"))
+        Err(format!("a session waits for ever: {waiting:?}"))
     }
 }

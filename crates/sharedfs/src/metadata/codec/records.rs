@@ -277,7 +277,7 @@ pub(crate) fn encode_allowance(allowance: &Allowance) -> [u8; 56] {
 
 /// The same, read.
 pub(crate) fn allowance(bytes: &[u8]) -> Result<Allowance, MetadataError> {
-    let damaged = || MetadataError::Damaged("what somebody may own is unreadable".into());
+    let damaged = || MetadataError::Damaged("the limits of a payer are unreadable".into());
     let numbers = <[U64; 7]>::read_from_bytes(bytes).map_err(|_| damaged())?;
     let [hard_blocks, hard_inodes, soft_blocks, soft_inodes, grace_seconds, blocks, inodes] =
         numbers.map(U64::get);
@@ -303,7 +303,7 @@ pub(crate) fn encode_amounts(amounts: Amounts) -> [u8; 16] {
 
 /// The same, read.
 pub(crate) fn amounts(bytes: &[u8]) -> Result<Amounts, MetadataError> {
-    let damaged = || MetadataError::Damaged("what somebody owns is unreadable".into());
+    let damaged = || MetadataError::Damaged("the amounts of a payer are unreadable".into());
     let [blocks, inodes] = <[U64; 2]>::read_from_bytes(bytes).map_err(|_| damaged())?;
     Ok(Amounts { blocks: blocks.get(), inodes: inodes.get() })
 }

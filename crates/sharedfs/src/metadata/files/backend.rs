@@ -217,7 +217,7 @@ impl BackendFile {
         if self.copies.are_two() {
             let end = self.written.load(Ordering::Acquire).saturating_add(SET_ASIDE_BYTES);
             if let Err(error) = self.allocate(end) {
-                tracing::debug!(%error, "the disk has no room for what is set aside for the metadata");
+                tracing::debug!(%error, "the disk has no room to set aside for the metadata");
             }
         }
     }

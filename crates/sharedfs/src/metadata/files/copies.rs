@@ -199,7 +199,7 @@ impl Copies {
         match (first.journal, other.journal) {
             (None, Some(_)) => {
                 self.note(format!(
-                    "{}: how far its journal counts is not what was written",
+                    "{}: the number that says how far its journal counts is damaged",
                     name(&files.path)
                 ));
                 return self.give_way(other);
@@ -333,7 +333,7 @@ impl Copies {
             && one.is_sound()
         {
             if was_in_step {
-                self.note(format!("page {page} of the second copy was not what was written"));
+                self.note(format!("page {page} of the second copy was damaged"));
             }
             return pages(second).write(page, &one.bytes).is_ok();
         }
@@ -383,7 +383,7 @@ impl Copies {
         if let Some(one) = one.filter(Page::is_sound)
             && two.is_none_or(|two| !two.is_sound() || two.kept != one.kept)
         {
-            self.note(format!("page {page} of the second copy was not what was written"));
+            self.note(format!("page {page} of the second copy was damaged"));
             if self.heals {
                 let _ = pages(second).write(page, &one.bytes).and_then(|()| second.fence());
             }

@@ -111,9 +111,8 @@ impl Header {
             return Err(foreign());
         }
         let number = |offset| -> Result<u64, MetadataError> {
-            unseal(word(memory, offset).map_err(unread)?).ok_or_else(|| {
-                MetadataError::Damaged("a number of the header is not what was written".into())
-            })
+            unseal(word(memory, offset).map_err(unread)?)
+                .ok_or_else(|| MetadataError::Damaged("a number of the header is damaged".into()))
         };
         let (length, written) = (number(LENGTH_OFFSET)?, number(WRITTEN_OFFSET)?);
         if length > LENGTH_MAX || written > tree_bytes(memory.len() - TREE_OFFSET) {

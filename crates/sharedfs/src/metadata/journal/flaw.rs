@@ -4,14 +4,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFlaw {
     /// The number of the header has the wrong checksum, or cannot be.
-    #[error("how far it is written is not what was written")]
+    #[error("the number that says how far it is written is damaged")]
     Number,
     /// The tree is of another age: the tree this journal was begun behind, or the journal it has had since, is
     /// gone.
     #[error("it comes behind a tree that is not there")]
     OtherTree,
     /// A record has the wrong checksum or makes no sense.
-    #[error("record {number} (at byte {at} of {end}) is not what was written")]
+    #[error("record {number} (at byte {at} of {end}) is damaged")]
     Record {
         /// Which one; the first is 1.
         number: u64,

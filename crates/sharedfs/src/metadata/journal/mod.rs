@@ -19,6 +19,8 @@
 //! | `writer` | a journal begins, and gets records |
 //! | `reader` | what a journal says, and its two copies compared |
 //! | `flaw` | what can be wrong with one |
+//!
+//! No file here knows redb or transactions.
 
 mod flaw;
 mod policy;

@@ -125,7 +125,7 @@ fn dropping_a_damaged_journal_keeps_all_before_the_first_damaged_record() {
         assert!(matches!(refused, Err(MetadataError::Journal(found)) if found == flaw), "{refused:?}");
         let after = std::fs::read(&path).unwrap();
         let is_kept = [JOURNAL_NUMBER, JOURNAL..three].map(|part| bytes[part.clone()] == after[part]);
-        assert_eq!(is_kept, [true; 2], "who only opens it changes nothing of it");
+        assert_eq!(is_kept, [true; 2], "opening it alone changes nothing of it");
         let (store, loss) = open_dropping(&path);
         assert_eq!(loss, Some(JournalLoss { flaw, commits_kept: kept.len() as u64 }));
         assert_eq!(sessions(&store), kept);

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `sound_part` | a store whose journal has a flaw: the commits before that |
 //! | `salvage` | a store whose pages are damaged in every copy: what can be read of it |
+//!
+//! No file here decides whether a repair may lose something: the checker does.
 
 mod salvage;
 mod sound_part;

@@ -10,6 +10,8 @@
 //! | `gaps` | which names and numbers are free |
 //! | `paths` | paths of inodes, for people |
 //! | `apply` | sorted changes go into a table |
+//!
+//! No file here knows how changes are gathered.
 
 mod apply;
 mod calls;

@@ -365,7 +365,7 @@ impl Snapshot {
         for pair in self.range(table, EVERYTHING)? {
             let (key, value) = pair?;
             let key = payer_in(&key)?;
-            let damaged = || MetadataError::Damaged(format!("nobody is charged as {key:?}"));
+            let damaged = || MetadataError::Damaged(format!("no payer has the key {key:?}"));
             all.insert(Payer::from_key(key).ok_or_else(damaged)?, read(&value)?);
         }
         Ok(all)

@@ -8,6 +8,8 @@
 //! | `usage` | what is charged to each user, group and directory |
 //! | `watch` | caches learn what a commit changed |
 //! | `spare` | memory that one transaction leaves to the next |
+//!
+//! No file here writes: [`shared`](super::shared) commits the gathered changes to the journal or the tree.
 
 mod calls;
 mod name_changes;

@@ -10,6 +10,8 @@
 //! | `packed` | inodes as they are sent, kept from one question to the next |
 //! | `packing` | puts parcels together from those and from the last commit |
 //! | `giving_back` | leases that sessions give back |
+//!
+//! No file here decides which leases exclude each other: `leases` does.
 
 mod acquiring;
 mod ahead;

@@ -118,7 +118,7 @@ mod tests {
         let packed = Packed::default();
         assert!(packed.kept.lock().admits(100, 0));
         packed.changed(&Changed::default());
-        assert!(!packed.kept.lock().admits(100, 0), "somebody committed meanwhile");
+        assert!(!packed.kept.lock().admits(100, 0), "a commit came meanwhile");
         assert!(packed.kept.lock().admits(100, 1));
     }
 

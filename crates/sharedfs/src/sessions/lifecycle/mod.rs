@@ -10,6 +10,8 @@
 //! | `recovered` | what recovery did |
 //! | `processes` | whether a session's process lives |
 //! | `callers` | processes without a session, and what came of their calls |
+//!
+//! No file here knows sockets, or what entries mean.
 
 mod attaching;
 mod callers;

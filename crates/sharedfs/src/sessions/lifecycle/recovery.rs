@@ -243,7 +243,7 @@ impl SharedFs {
     fn forget_the_dead(&self) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         if let Some(full) = unless_full(self.forget_orphans(&mut digester))? {
-            tracing::warn!(error = %full, "files that nobody has open any more are removed at a later start");
+            tracing::warn!(error = %full, "files that no program has open any more are removed at a later start");
         }
         let rows = self.metadata.read()?.sessions()?;
         if !rows.is_empty() {

@@ -1,4 +1,12 @@
-//! What an observer sees: events in order, and totals. Nothing here ever blocks the data path.
+//! What an observer sees: events in order, and totals.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `events` | the last events, for `cuesta trace` |
+//! | `counters` | totals since the daemon started |
+//! | `waits` | how long requests took |
+//!
+//! Nothing here ever blocks the data path, or knows what events mean.
 
 mod counters;
 mod events;

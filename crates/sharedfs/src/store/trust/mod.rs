@@ -11,6 +11,8 @@
 //! A path is only a name: another user can put something else there, for example in the place of a fast tier in shared
 //! memory that a reboot took away. So each folder is opened once, checked by its descriptor, and everything in it is opened
 //! relative to that descriptor. See decision 41 for each path that the programs of a store open.
+//!
+//! No file here reads what the folders hold, but for identities and the superblock.
 
 mod folder;
 mod identity;

@@ -441,16 +441,20 @@ mod tests {
         commit(&mut allocator, &mut reservation, 128);
         let mut take =
             |allocator: &mut Allocator, most| place(allocator.take(most, None, &mut reservation).unwrap());
-        assert_eq!(take(&mut allocator, 2), (14, 2), "somebody may still read what is free there");
+        assert_eq!(take(&mut allocator, 2), (14, 2), "a session may still read the free blocks there");
         allocator.retired(S, LogPosition(128));
         assert_eq!(take(&mut allocator, 3), (9, 3));
-        assert_eq!(take(&mut allocator, 1), (16, 1), "what was too small before is not looked at again");
+        assert_eq!(
+            take(&mut allocator, 1),
+            (16, 1),
+            "a run that was too small before is not looked at again"
+        );
         reservation.free(takes[2]);
         commit(&mut allocator, &mut reservation, 192);
         allocator.retired(S, LogPosition(192));
         let mut take =
             |allocator: &mut Allocator, most| place(allocator.take(most, None, &mut reservation).unwrap());
-        assert_eq!(take(&mut allocator, 17), (17, 15), "what is large goes on");
+        assert_eq!(take(&mut allocator, 17), (17, 15), "a large one goes on");
         assert_eq!(take(&mut allocator, 1), (5, 1));
         assert_eq!(take(&mut allocator, 3), (6, 3));
     }

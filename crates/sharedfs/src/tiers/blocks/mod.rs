@@ -8,6 +8,8 @@
 //! | `reservation` | what a digest takes and frees of them |
 //! | `credits` | promises: every acknowledged entry can be digested |
 //! | `space` | blocks and promises, behind one lock |
+//!
+//! No file here reads or writes a block.
 
 mod allocator;
 mod bitmap;

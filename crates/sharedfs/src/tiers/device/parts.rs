@@ -219,8 +219,8 @@ fn boot_id() -> io::Result<String> {
 
 /// Marks what the parts in a folder take, each of which is `len` bytes long.
 fn mark(zones: &mut Zones, folder: &Path, len: u64) -> Result<(), Error> {
-    for entry in std::fs::read_dir(folder).map_err(Error::io("list what is on the device"))? {
-        let path = entry.map_err(Error::io("list what is on the device"))?.path();
+    for entry in std::fs::read_dir(folder).map_err(Error::io("list the parts on the device"))? {
+        let path = entry.map_err(Error::io("list the parts on the device"))?.path();
         if path.extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
             continue;
         }

@@ -9,6 +9,8 @@
 //! | `mend` | arenas that were cut, are gone, or are not the ones that belong there |
 //! | `page_size` | when an arena's memory is made of huge pages |
 //! | `steps` | which memory node each step of it came from |
+//!
+//! No file here knows which blocks are in use.
 
 mod arenas;
 mod content;
