@@ -3,8 +3,8 @@
 //! The server drives it from threads; the simulator drives it in-process and single-threaded, and finds it
 //! deterministic. LibFS asks through [`SharedFs::handle`]; everything else is the daemon's own work.
 //!
-//! An operation goes through the rooms in this order: a session logs it, a lease allowed it, the digest applies it to the
-//! namespace, places its content in the tiers, and commits it to the metadata.
+//! An operation goes through the rooms in this order. A session has a lease and logs the operation. The digest
+//! applies it to the namespace, places its content in the tiers, and commits it to the metadata.
 //!
 //! | room | idea | must not know |
 //! |---|---|---|

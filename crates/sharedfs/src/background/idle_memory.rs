@@ -1,8 +1,8 @@
 //! Memory that a burst of work left free goes back to the kernel when the daemon is idle.
 //!
-//! For each inode and name of a batch a digest makes and drops some hundred bytes, beside what stays: the C library
-//! keeps the pages around what stays, on each of the heaps that threads got from it. Behind a million new files that was a
-//! hundred MiB.
+//! For each inode and name of a batch a digest makes and drops some hundred bytes, beside those that stay. The C
+//! library keeps the pages around the latter, on each of the heaps that threads got from it. Behind a million new
+//! files that was a hundred MiB.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

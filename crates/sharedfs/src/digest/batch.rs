@@ -412,8 +412,8 @@ fn apply<'a, L: Lookup>(
     Ok(())
 }
 
-/// Has the disk take the log, unless it has: a batch is about to write over what the store has, and the log is all there is to do it
-/// again from. Says whether it is there.
+/// Has the disk take the log, unless it has. A batch is about to write over committed blocks, and only the log can
+/// do that again. Says whether it is there.
 fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition) -> bool {
     storage.medium != Medium::Block
         || to <= log.durable

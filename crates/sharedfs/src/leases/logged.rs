@@ -1,17 +1,17 @@
 //! The inodes that a session's log may speak of (DESIGN §9): those it makes with numbers that were granted to it,
-//! and those it holds for writing, or held when it wrote entries that are not digested.
+//! and those it holds for writing. Inodes it held when it wrote entries that are not digested count as held.
 //!
-//! A log is its session's word. That others' files and directories are not in it is looked after once a batch, over all that
-//! the batch changed ([`Others::add_foreign`](crate::digest::Others)), so that it costs an honest log next to nothing; a log
-//! in which something foreign is found is applied again, up to the first operation that names it.
+//! A log is its session's word. A digest checks once a batch, over all that the batch changed, that no foreign
+//! inode is in it ([`Others::add_foreign`](crate::digest::Others)). So the check costs an honest log next to
+//! nothing. A log with a foreign inode is applied again, up to the first operation that names it.
 //!
 //! Recovery cannot look: leases and granted numbers are the memory of a daemon that is gone. It takes each log as
 //! that daemon would have taken it. To do otherwise, every grant would have to be made durable before it is used,
 //! and all honest sessions would pay for that. A process that can make the daemon end with a forged log undigested
 //! is of the daemon's own user, and could write to the store's files as well.
 //!
-//! Asked while no fence can end and before a digest is published, this is never stricter than what the session knew: what
-//! it lost by a fence it held until its log was digested, and what it gave back lingers as long.
+//! Asked while no fence can end and before a digest is published, this is never stricter than the session's own
+//! knowledge. A lease it lost by a fence it held until its log was digested. A lease it gave back lingers as long.
 
 use super::table::Leases;
 use cuesta_format::{InodeNumber, SessionId};

@@ -1,9 +1,10 @@
 //! Which files SharedFS performs the operations on itself, and for how long.
 //!
-//! Sessions that take turns with a file do many operations in each turn, or few. With few, each of them costs a fence and a digest. So SharedFS keeps the lease of
-//! such a file in its own session for a *term*, and tells the sessions that can send operations to do so. Behind the term the first session
-//! that asks gets the lease: if no other one asks, it keeps it. If the file changes hands again as before, the next term is
-//! twice as long, so that a file which several processes share for hours is given back for a moment in every ten seconds.
+//! Sessions that take turns with a file do many operations in each turn, or few. With few, each of them costs a
+//! fence and a digest. So SharedFS keeps the lease of such a file in its own session for a *term*, and tells the
+//! sessions that can send operations to do so. Behind the term the first session that asks gets the lease. If no
+//! other one asks, it keeps it. If the file changes hands again as before, the next term is twice as long. So a
+//! file which several processes share for hours is given back for a moment in every ten seconds.
 
 use crate::store::Ship;
 use cuesta_format::InodeNumber;

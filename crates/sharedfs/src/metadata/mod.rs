@@ -1,9 +1,9 @@
 //! The metadata store: every inode, name and extent of the shared area, and what recovery must know, in one
 //! transactional B+tree (redb; `docs/decisions/0001-metadata-store.md` says why and how it is laid out).
 //!
-//! Mechanism only. A [`Transaction`] gathers a digest batch in memory, sees its own changes, and commits them
-//! all or nothing: small ones into a journal in front of the tree, larger ones and what the journal holds into the tree, in
-//! the order of the keys. A [`Snapshot`] is what was committed when it was taken. Which
+//! Mechanism only. A [`Transaction`] gathers a digest batch in memory, sees its own changes, and commits them all
+//! or nothing. Small ones go into a journal in front of the tree. Larger ones go into the tree, with the journal's
+//! changes, in the order of the keys. A [`Snapshot`] is the committed state of the moment it was taken. Which
 //! operations are allowed and which blocks are free is decided elsewhere.
 //!
 //! | room | idea |

@@ -1,10 +1,10 @@
 //! Which directory lies above which, while directories move: a link-cut tree of the directories a batch asked
 //! about.
 //!
-//! A directory must not move below itself. Walking up from its new place tells, but a log may hold a hundred thousand
-//! moves, each at a depth of thousands, and recovery has two seconds. Here a question and a move cost the logarithm
-//! of the depth, whatever moved before: the path last asked about is kept as a balanced tree (splay), and the paths
-//! hang together as the directories do.
+//! A directory must not move below itself. Walking up from its new place tells, but a log may hold a hundred
+//! thousand moves, each at a depth of thousands, and recovery has two seconds. Here a question and a move cost the
+//! logarithm of the depth, whatever moved before. The path last asked about is kept as a balanced tree (splay), and
+//! the paths hang together as the directories do.
 
 const NONE: u32 = u32::MAX;
 

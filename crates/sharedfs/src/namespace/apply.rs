@@ -1,9 +1,8 @@
 //! Applying one operation to the view: every check first, then every change, so that a rejected entry leaves
 //! nothing behind.
 //!
-//! The checks are those that must hold of any log, however its writer came to write it: each inode an entry names
-//! exists and is of the right kind, names stand for the inodes the entry says, directories stay a tree, link counts
-//! add up.
+//! The checks hold for any log, however its writer came to write it. Each inode that an entry names exists and is
+//! of the right kind. Names stand for the inodes the entry says. Directories stay a tree, and link counts add up.
 
 use super::applied::Applied;
 use super::attributes::check_list;

@@ -1,9 +1,9 @@
 //! Content that a batch stores in one file: writes and cuts in log order, resolved into the parts that remain.
 //!
-//! A cut (truncate) at `n` takes everything from `n` on; a later piece overtakes an earlier one where they
-//! overlap. The usual log (appending, or one write a file) is in order already and needs no work; otherwise
-//! one sweep over the sorted starts, with the pieces that are open in a heap, newest first, cuts each place
-//! out of the newest piece there.
+//! A cut (truncate) at `n` takes everything from `n` on. A later piece overtakes an earlier one where they overlap.
+//! The usual log (appending, or one write a file) is in order already and needs no work. Otherwise one sweep goes
+//! over the sorted starts, with the open pieces in a heap, newest first. It cuts each place out of the newest piece
+//! there.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

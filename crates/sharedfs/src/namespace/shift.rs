@@ -1,5 +1,5 @@
-//! Where content goes when a range of a file is taken out of it or room is made in it: ranges of whole blocks, so that
-//! nothing has to be copied.
+//! Shifts: a range of a file is taken out of it, or room is made in it. Ranges are of whole blocks, so that nothing
+//! has to be copied.
 
 use super::pieces::Part;
 use cuesta_format::{BLOCK_BYTES, Extent};

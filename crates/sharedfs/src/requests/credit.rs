@@ -13,8 +13,8 @@ const CREDIT_LEAST_BLOCKS: u64 = 512;
 
 impl SharedFs {
     /// Promises more blocks, as many as asked for or, rather than let the caller wait, those there are: it asks
-    /// again. When there is no room otherwise, digests what is waiting, and then takes back what others were promised and
-    /// do not use, and what they freed and have not let go of: a session that does nothing never would.
+    /// again. When there is no room otherwise, it digests what logs hold. Then it takes back promises that others do
+    /// not use, and freed blocks they have not let go of: a session that does nothing never would.
     pub(super) fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
         self.check_medium()?;
         self.reclaim_all();

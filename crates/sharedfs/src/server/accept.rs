@@ -1,8 +1,8 @@
 //! Threads that accept connections, and then serve them.
 //!
-//! A program that works on the store connects, asks a few questions and ends, and the next one does the same: a thread
-//! made for each, and a thread to hand it over, would cost more than its questions. So each thread accepts for itself,
-//! serves, and accepts again; one that is the last to wait makes another before it serves.
+//! A program that works on the store connects, asks a few questions and ends, and the next one does the same. A
+//! thread made for each, and a thread to hand it over, would cost more than its questions. So each thread accepts
+//! for itself, serves, and accepts again. One that is the last to wait makes another before it serves.
 
 use super::connection::{self, Behind};
 use super::digester::DigesterHandle;

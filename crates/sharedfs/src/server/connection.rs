@@ -1,8 +1,8 @@
 //! One connection, from its first frame to the end of its session.
 //!
-//! A connection has at most one session, begun here or with an earlier daemon, and a session lives as long as its
-//! connection, or this daemon: when the client is gone, by an orderly `Detach` or by dying, the core ends the session and
-//! digests what its log still holds.
+//! A connection has at most one session, begun here or with an earlier daemon. A session lives as long as its
+//! connection, or this daemon. When the client is gone, by an orderly `Detach` or by dying, the core ends the
+//! session and digests its log.
 
 use super::digester::DigesterHandle;
 use super::frames::{FrameError, Frames};

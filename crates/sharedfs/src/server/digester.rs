@@ -20,9 +20,9 @@ use std::time::Duration;
 
 /// Kicks taken from the kernel at once; which they were does not matter.
 const EVENTS_MAX: usize = 64;
-/// After a digest the logs are looked at once more so much later, kick or not. A client kicks when it finds that its log
-/// was clean; one that appends at the very moment a digest is published may find that it was not, while its entry was
-/// not yet seen here.
+/// After a digest the logs are looked at once more so much later, kick or not. A client kicks when it finds that
+/// its log was clean. One that appends at the very moment a digest is published may find it dirty, while its entry
+/// was not yet seen here.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// The number of the eventfd that stops the thread: no session has it.
 const WAKE: u64 = 0;

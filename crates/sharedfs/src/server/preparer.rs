@@ -1,11 +1,12 @@
 //! The preparing thread: makes segments and arenas' memory ready ahead of need, so that no session waits for the
 //! kernel to clear pages.
 //!
-//! It works beside the digest thread and not between its batches: a log that is written without a pause leaves the digest
-//! thread no time for anything else. What to make, and how much ahead, is the core's to say.
+//! It works beside the digest thread and not between its batches: a log that is written without a pause leaves the
+//! digest thread no time for anything else. The core says what to make, and how much ahead.
 //!
-//! It stands back from the daemon's other threads. Clearing memory keeps a core busy for milliseconds; on one they share,
-//! a program that asks for credit would wait for the end of its turn, although it needs only a moment.
+//! It stands back from the daemon's other threads. Clearing memory keeps a processor busy for milliseconds. On one
+//! they share, a program that asks for credit would wait for the end of the thread's turn, although it needs only a
+//! moment.
 //!
 //! When nothing was taken for a while it tidies up, a little at a time, until there is nothing left to do.
 
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Nothing was taken for so long: the daemon is idle.
 const QUIET: Duration = Duration::from_millis(50);
-/// So long the thread sleeps, called or not, when it has found nothing to make: where sessions take turns it is called thousands of
-/// times a second, and what is ready lasts for longer.
+/// So long the thread sleeps, called or not, when it has found nothing to make. Where sessions take turns it is
+/// called thousands of times a second, and prepared memory lasts for longer.
 const REST: Duration = Duration::from_millis(2);
 /// From one thing tidied up to the next,
 const PAUSE: Duration = Duration::from_millis(5);

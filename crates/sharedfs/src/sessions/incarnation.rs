@@ -1,12 +1,13 @@
 //! Which daemon a session belongs to: a counter in a page that outlives daemons.
 //!
 //! A program may go on writing into its log after its daemon was killed, while the next daemon recovers that very
-//! log. So a daemon counts itself in before it reads any log, and a session reads the count after each
-//! operation, as it reads its lease generation: an operation the recovery may not have seen is never acknowledged.
+//! log. So a daemon counts itself in before it reads any log. A session reads the count after each operation, as it
+//! reads its lease generation. So an operation that the recovery may not have seen is never acknowledged.
 //!
-//! The page must be the one that sessions of before have mapped, and its number none that they go by. So its file has a second name,
-//! the session table's head knows the last number, and a daemon that finds the page changed under it sets it right: a session that sees
-//! another number asks before it believes that its daemon is gone (docs/decisions/0046).
+//! The page must be the one that sessions of before have mapped, and its number none that they go by. So its file
+//! has a second name, and the session table's head knows the last number. A daemon that finds the page changed
+//! under it sets it right. A session that sees another number asks before it believes that its daemon is gone
+//! (docs/decisions/0046).
 
 use crate::Error;
 use cuesta_format::control::CONTROL_BYTES;

@@ -206,8 +206,9 @@ impl Session {
         self.control.completed().max(self.digested)
     }
 
-    /// How far it has retired, as it says, but never beyond what was digested, nor a whole ring before: what lay there it
-    /// has written over, and so retired, whatever it says. So what is kept for it is bounded.
+    /// How far it has retired, as it says. Never beyond the digested end, nor a whole ring before: it has
+    /// written over the bytes there, and so retired them, whatever it says. So the reports kept for it are
+    /// bounded.
     #[must_use]
     pub fn retired(&self, ring_bytes: u64) -> LogPosition {
         let least = LogPosition(self.digested.0.saturating_sub(ring_bytes));

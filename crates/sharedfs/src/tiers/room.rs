@@ -43,8 +43,8 @@ impl SharedFs {
         u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
     }
 
-    /// Gives the arenas one step of memory more, of a node if one is named, and the metadata store room for what it will say
-    /// about it, unless there is enough meanwhile. Says whether there is.
+    /// Gives the arenas one step of memory more, of a node if one is named, unless there is enough meanwhile.
+    /// Makes room in the metadata store first, for the records of it. Says whether there is enough.
     pub(crate) fn grow(&self, node: Option<Node>, is_enough: impl Fn() -> bool) -> Result<bool, Error> {
         self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
         // Clearing memory takes milliseconds, which neither promises nor digests wait for.

@@ -17,10 +17,11 @@ struct Undurable {
 }
 
 impl SharedFs {
-    /// The disk has these parts of logs, and what they depend on, when this returns.
+    /// The disk has these parts of logs, and all they depend on, when this returns.
     ///
-    /// A session's log that is durable up to a position needs no look at what it depends on: the session of SharedFS writes what its own log
-    /// depends on first, and the other sessions depend on nothing but that log, on parts that lie before what depends on them.
+    /// A session's log that is durable up to a position needs no look at its own dependencies. The session of
+    /// SharedFS makes the dependencies of its log durable first. Other sessions depend on nothing but that log, on
+    /// parts of it that lie before their dependents.
     pub(crate) fn make_durable(&self, parts: impl IntoIterator<Item = LogDependency>) -> Result<(), Error> {
         if self.superblock.medium != Medium::Block {
             return Ok(());

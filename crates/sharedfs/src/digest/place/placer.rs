@@ -1,4 +1,4 @@
-//! Place and copy: content of a batch goes into new blocks, or over blocks that [`overwrite`](super::overwrites) may
+//! Place and copy: content of a batch goes into new blocks, or over blocks that [`overwrites`](super::overwrites) may
 //! write where they lie.
 //!
 //! A block that a write covers in part is made of what the file had there and what the batch stores (or cut).

@@ -1,9 +1,10 @@
 //! redb's storage: a mapped file that takes room on the medium only as far as it was written.
 //!
-//! redb doubles its file when it grows, and expects zeros there. Here the length it sees is a number in a
-//! header page in front of its bytes and of the journal's ([`crate::metadata::journal`]); the file below is allocated in chunks, ahead of the highest byte ever
-//! written. [`BackendFile::ensure_slack`] allocates ahead of a transaction, so that the transaction does not
-//! meet a full medium half-way; should it all the same, that is an error and never a SIGBUS.
+//! redb doubles its file when it grows, and expects zeros there. Here the length it sees is a number in a header
+//! page, in front of its bytes and of the journal's ([`crate::metadata::journal`]). The file below is allocated in
+//! chunks, ahead of the highest byte ever written. [`BackendFile::ensure_slack`] allocates ahead of a transaction,
+//! so that the transaction does not meet a full medium half-way. Should it all the same, that is an error and never
+//! a SIGBUS.
 //!
 //! redb works on no file that once refused a write. So one that found the medium full says so
 //! ([`BackendFile::ran_full`]), and is given up ([`BackendFile::give_up`]) for another one on the same bytes.

@@ -1,9 +1,10 @@
-//! The tree's bytes on the medium, with a checksum for each page of them: a page that is not what was written is noticed
-//! when it is read. (redb's own checksums are compared when the whole tree is checked.)
+//! The tree's bytes on the medium, with a checksum for each page of them: a damaged page is noticed when it is
+//! read. (redb's own checksums are compared when the whole tree is checked.)
 //!
-//! In front of every [`CHUNK_BYTES`] of the tree lies one page of checksums. Of zeros, which is what bytes are that were
-//! never written, the checksum that is kept is zero. A page of a commit is never written over before the next one is durable, so
-//! that a crash leaves no page that counts half written; but for the first one, redb's header, which has its own.
+//! In front of every [`CHUNK_BYTES`] of the tree lies one page of checksums. Bytes that were never written are
+//! zeros, and their kept checksum is zero. A page of a commit is never written over before the next one is durable.
+//! So a crash leaves no page that counts half written. The first page, redb's header, may be torn; it has a
+//! checksum of its own.
 
 use cuesta_format::entry::crc32c;
 use cuesta_media::{AccessError, SharedMemory};

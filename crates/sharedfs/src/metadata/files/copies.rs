@@ -1,9 +1,10 @@
 //! The metadata's file, twice on medium `block`: a page that is damaged in one copy comes from the other.
 //!
-//! Mechanism: whatever is written to the first copy is written to the second, in the same order, but the second is only fenced behind each commit of the
-//! tree and when the store is closed. So the first one is all that a crash needs, as ever, and one flush of the disk more for each commit of the tree
-//! is all that the second costs. Behind a loss of power the second may be torn; it says that it is not in step, and is brought there when the
-//! store is opened: page by page where the checksums that are kept differ.
+//! Mechanism: every write to the first copy goes to the second, in the same order. But the second is only fenced
+//! behind each commit of the tree and when the store is closed. So the first one is all that a crash needs, as
+//! ever. The second costs one flush of the disk more for each commit of the tree. Behind a loss of power the second
+//! may be torn. It says that it is not in step, and is brought there when the store is opened: page by page where
+//! the kept checksums differ.
 //!
 //! | found | done |
 //! |---|---|

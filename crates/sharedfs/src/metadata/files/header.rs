@@ -35,8 +35,8 @@ const STAMP_OFFSETS: [u64; 2] = [64, 128];
 /// Longest file: what `media` reserves addresses for, less a margin for the header.
 pub(crate) const LENGTH_MAX: u64 = 1 << 39;
 
-/// Bits of a number of the header; the rest of its word is a checksum, so that a damaged length never makes the file
-/// grow until the medium is full, and yet a number changes in one store.
+/// Bits of a number of the header. The rest of its word is a checksum: a damaged length never makes the file grow
+/// until the medium is full. Yet a number changes in one store.
 const NUMBER_BITS: u32 = 40;
 const _: () = assert!(2 * LENGTH_MAX <= 1 << NUMBER_BITS);
 

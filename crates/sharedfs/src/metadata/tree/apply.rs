@@ -1,8 +1,8 @@
 //! Writing a sorted batch into a table of byte strings.
 //!
-//! redb can insert through a cursor without descending the tree for each key, as long as the keys fall into the
-//! gap the cursor stands in: new inodes and time-stamped names do, and cost a third of a put. A cursor that has
-//! to be seated again for each key costs twice a put. So the cursor is used while it pays.
+//! redb can insert through a cursor without descending the tree for each key, as long as the keys fall into the gap
+//! the cursor stands in. New inodes and time-stamped names do, and cost a third of a put. A cursor that has to be
+//! seated again for each key costs twice a put. So the cursor is used while it pays.
 
 use crate::metadata::MetadataError;
 use redb::{CursorError, Table};

@@ -1,7 +1,7 @@
 //! Free names and inode numbers: new ones are looked for where there are none.
 //!
-//! Those of a digest follow each other. So one look finds the next that is there, and all before it are new: where new names
-//! lie between old ones, as hashes do, each is looked for by itself.
+//! Those of a digest follow each other. So one look finds the next that is there, and all before it are new. Where
+//! new names lie between old ones, as hashes do, each is looked for by itself.
 
 use super::guard::guarded;
 use super::layered::{TreeAt, next_in_tree};

@@ -1,5 +1,5 @@
-//! The one place through which redb is entered. It asserts some of what it reads; a page that was damaged must be an
-//! error of this store, and neither the end of the thread that came across it nor of the daemon.
+//! The one place through which redb is entered. It asserts some of the bytes it reads. A damaged page must be an
+//! error of this store, and must end neither the thread that came across it nor the daemon.
 
 use crate::metadata::MetadataError;
 use redb::WriteTransaction;

@@ -1,8 +1,8 @@
 //! Writing: a digest batch is gathered here, sees itself, and is committed as a whole.
 //!
-//! Nothing is written before `commit`: changes lie in ordered maps over a snapshot of the last commit, so a change that
-//! a later one undoes costs nothing, they are written in the order of their keys, and an inode chunk is decoded and
-//! encoded once however many of its inodes change. A transaction that is dropped changes nothing.
+//! Nothing is written before `commit`: changes lie in ordered maps over a snapshot of the last commit. So a change
+//! that a later one undoes costs nothing, and changes are written in the order of their keys. An inode chunk is
+//! decoded and encoded once, however many of its inodes change. A transaction that is dropped changes nothing.
 
 use super::name_changes::{NameChange, NameChanges, NewNames};
 use super::spare::Spare;
@@ -211,8 +211,8 @@ impl Transaction {
         Ok(changed.max(standing).unwrap_or(block))
     }
 
-    /// Makes `new` what the file holds of `range`, and answers what it held of it before: a write (`new` covers
-    /// the range), a hole (`new` is empty), a truncation (`range` is open-ended). Keeps `blocks` of the inode.
+    /// Makes `new` the content of `range`, and answers the extents it had before: a write (`new` covers the
+    /// range), a hole (`new` is empty), a truncation (`range` is open-ended). Keeps `blocks` of the inode.
     ///
     /// `new` is in order and lies inside `range`.
     pub fn write_extents(

@@ -27,8 +27,8 @@ const STARVED_LOOKS: u32 = 40;
 const BATCH_LEAST_BYTES: u64 = 256 << 10;
 /// Less than this is digested in the time that the fence takes anyway.
 const CAUGHT_UP_BYTES: u64 = 8 << 10;
-/// A holder goes on for so much longer, at most, while its log is digested, and not with a log that takes longer than that:
-/// on processors that are busy each catches up with the other for long.
+/// A holder goes on for so much longer, at most, while its log is digested, and not with a log that takes longer
+/// than that. On busy processors holder and digest would catch up with each other for long.
 const CATCHING_UP_MAX: Duration = Duration::from_millis(5);
 const TOO_MUCH_BYTES: u64 = 4 << 20;
 

@@ -95,8 +95,8 @@ impl SharedFs {
 
     /// Ends a session whose log was digested as far as it will be.
     ///
-    /// Segments that a living process may still write to must never look spare, whatever crashes in between: the slot
-    /// says first that the log counts no more, then they go, then the slot.
+    /// Segments that a living process may still write to must never look spare, whatever crashes in between. So
+    /// the slot says first that the log counts no more, then the segments go, then the slot.
     pub(crate) fn end(
         &self,
         digester: &mut Digester,

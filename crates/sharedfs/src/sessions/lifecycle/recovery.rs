@@ -1,11 +1,12 @@
-//! Recovery: when a store is opened, whatever its logs still hold goes into the shared area.
+//! Recovery: when a store is opened, all that its logs still hold goes into the shared area.
 //!
-//! Each log of the session table is digested from where its last digest committed to the first entry that is not valid:
-//! that is everything its process was ever told had happened, and perhaps the entry it was making. Then the log's
-//! generation moves, durably. The session of a process that is dead ends like any other, as all do of before the machine
-//! started; that of one that lives stays, without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
-//! middle finds the same logs, or shorter ones: recovering twice is recovering once. A log that ends before its mark was damaged: what it
-//! lost is told, and its session is over ([`BrokenLog`]).
+//! Each log of the session table is digested from where its last digest committed to the first entry that is not
+//! valid. That is every entry its process was told had happened, and perhaps the entry it was making. Then the
+//! log's generation moves, durably. The session of a dead process ends like any other, as do all from before the
+//! machine started. The session of a process that lives stays, without leases, until the process comes back
+//! ([`SharedFs::resume`]) or ends. A crash in the middle finds the same logs, or shorter ones: recovering twice is
+//! recovering once. A log that ends before its mark was damaged: the daemon tells the loss, and the session is over
+//! ([`BrokenLog`]).
 
 use super::processes::{Process, process};
 use super::recovered::Recovered;

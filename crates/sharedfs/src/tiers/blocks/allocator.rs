@@ -12,9 +12,10 @@
 //! The committed bitmap is what the metadata store holds. It changes in the transaction of the digest that
 //! allocates or frees, so a crash finds exactly the blocks of committed files in use.
 //!
-//! Placement is sequential: a cursor moves through the arenas and wraps, so that files written together lie
-//! together and long runs stay long; but what is small goes back to where blocks became free ([`Freed`]). On a machine with several memory nodes each has a cursor of its own, and what a process
-//! wrote is placed on its node as long as blocks are free there.
+//! Placement is sequential: a cursor moves through the arenas and wraps. So files written together lie together,
+//! and long runs stay long. But small writes go back to where blocks became free ([`Freed`]). On a machine with
+//! several memory nodes each has a cursor of its own. Content of a process is placed on its node as long as blocks
+//! are free there.
 
 use super::bitmap::Bitmap;
 use super::freed::Freed;
@@ -68,8 +69,8 @@ impl Allocator {
         }
     }
 
-    /// Adds the next arena with its bitmaps, that of used and that of bad blocks; its first `made` blocks have their memory, the
-    /// steps of it on `nodes`, where that is known.
+    /// Adds the next arena with its bitmaps of used and of bad blocks. Its first `made` blocks have their
+    /// memory, in steps that lie on `nodes`, where that is known.
     pub fn add_arena(&mut self, committed: Bitmap, bad: Bitmap, made: u32, nodes: &[(Range<u32>, Node)]) {
         let arena = self.arenas.len();
         let mut busy = committed.clone();

@@ -1,10 +1,10 @@
-//! Where segments and arenas lie: each in a file of its own, or, where the fast tier has a device of bytes (`/dev/dax0.0`),
-//! in zones of that.
+//! Where segments and arenas lie: each in a file of its own, or, where the fast tier has a character device (DAX
+//! device, `/dev/dax0.0`), in zones of that.
 //!
-//! A device has no names. So each part of it has its file nonetheless, in the tier's folder, which lies on a disk then, with all
-//! else that a store is made of: the file says where the part's zones begin. They are taken when it is there,
-//! and free when it is gone. The device's first zone holds the store's superblock: what belongs to another store is
-//! not touched.
+//! A device has no names. So each part of it has its file nonetheless, in the tier's folder, which lies on a disk
+//! then, with all the rest of the store. The file says where the part's zones begin. They are taken while the file
+//! is there, and free when it is gone. The device's first zone holds the store's superblock: another store's device
+//! is not touched.
 
 use super::region::Region;
 use super::zones::{ZONE_BYTES, Zones};
@@ -45,7 +45,7 @@ impl Part {
     }
 }
 
-/// A device of bytes, and what of it is taken.
+/// A character device, and its taken zones.
 #[derive(Debug)]
 struct Device {
     file: Arc<OwnedFd>,
@@ -74,7 +74,7 @@ fn has_device(tier: &Path) -> bool {
     tier.join(DEVICE_LINK).is_symlink()
 }
 
-/// Opens a device of bytes: it, and how long it is.
+/// Opens a character device: its file, and how long it is.
 fn open_device(path: &Path, access: OFlags) -> Result<(OwnedFd, u64), Error> {
     let file = rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::errno("open the device"))?;

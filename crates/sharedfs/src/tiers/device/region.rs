@@ -67,7 +67,7 @@ impl Region {
     }
 }
 
-/// The namespace of persistent memory that is a device of bytes (`/dev/dax0.0`), if `path` is one; empty: the kernel does not
+/// The namespace of persistent memory that is a character device (`/dev/dax0.0`), if `path` is one; empty: the kernel does not
 /// say which.
 #[must_use]
 pub fn namespace_of_device(path: &Path) -> Option<String> {

@@ -25,11 +25,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Memory is given to an arena in steps of this size: the kernel clears a huge page in a quarter of a millisecond,
+/// Memory is given to an arena in steps of this size. The kernel clears a huge page in a quarter of a millisecond,
 /// and as much in small ones in one.
 pub(crate) const STEP_BYTES: u64 = HUGE_PAGE_BYTES;
-/// On a disk nothing is cleared, but each step is a commit of the file system below; where there is no room for such a one, there
-/// may be for a small one.
+/// On a disk nothing is cleared, but each step is a commit of the file system below. Where there is no room for
+/// such a step, there may be for a small one.
 const STEP_BYTES_ON_DISK: u64 = 16 << 20;
 
 /// Blocks that have their memory now.

@@ -1,9 +1,10 @@
 //! Policy: which steps of an arena's memory are made as huge pages.
 //!
-//! A huge page is cleared in a quarter of the time of as many small ones, unless the machine has none at hand: then
-//! the kernel moves other memory out of the way for it, or (in a virtual machine that hands free memory back) the
-//! host finds it anew, small page by small page, for milliseconds. Memory that comes slowly is worth less than memory
-//! that is there when it is needed, so after a slow step the next ones are small, and each slow one doubles how many.
+//! A huge page is cleared in a quarter of the time of as many small ones, unless the machine has none at hand. Then
+//! the kernel moves other memory out of the way for it. Or, in a virtual machine that hands free memory back, the
+//! host finds it anew, small page by small page, for milliseconds. Memory that comes slowly is worth less than
+//! memory that is there when it is needed. So after a slow step the next ones are small, and each slow one doubles
+//! how many.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! Which opening of the store an arena was last written in, behind what it holds: an old copy of its file, which has checksums that are all right, is
-//! told by that.
+//! A stamp behind an arena's content says in which opening of the store it was last written. It tells an old copy
+//! of the arena's file, whose checksums are all right.
 //!
-//! The first write to an arena in an opening stamps it, and the digest that did so notes the opening in the metadata. An arena whose stamp is of an
-//! earlier opening than the metadata says is an old copy; one that says another number, or another store, lies in the wrong place. One without a stamp
-//! is of a store of before, or was damaged there, and is taken as it is. Only in stores with checksums of content on medium `block`.
+//! The first write to an arena in an opening stamps it, and the digest that did so notes the opening in the
+//! metadata. An arena whose stamp is of an earlier opening than the metadata says is an old copy. One that says
+//! another number, or another store, lies in the wrong place. One without a stamp is of a store of before, or was
+//! damaged there, and is taken as it is. Only in stores with checksums of content on medium `block`.
 
 use super::written_arenas::WrittenArenas;
 use crate::Error;

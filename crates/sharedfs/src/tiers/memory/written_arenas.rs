@@ -1,7 +1,8 @@
 //! Files of the arenas that content is written to by calls: those of medium `block` ([`SharedMemory::write_by_calls`]).
 //!
-//! Some stay open; a disk may have more arenas than a process may have descriptors. All are looked for in the folder that was the
-//! tier's when it was opened: another store may have its name by now, and its arenas are not to be written.
+//! Some stay open; a disk may have more arenas than a process may have descriptors. All are looked for in the
+//! folder that was the tier's when it was opened. Another store may have its name by now, and its arenas are not to
+//! be written.
 //!
 //! [`SharedMemory::write_by_calls`]: cuesta_media::SharedMemory::write_by_calls
 
