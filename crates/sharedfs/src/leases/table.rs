@@ -437,7 +437,7 @@ impl Leases {
         writer.chain(lease.readers.iter().map(|&session| (session, LeaseMode::Read))).collect()
     }
 
-    /// Every session that holds the inode, or whose log may still change it.
+    /// Every session that holds the inode, or may still change it by its log.
     pub fn involved(&self, inode: InodeNumber) -> impl Iterator<Item = SessionId> {
         let Lease { writer, readers, lingering } = self.lease(inode);
         let lingering = lingering.into_iter().map(|(session, _)| session);

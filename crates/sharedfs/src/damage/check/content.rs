@@ -11,7 +11,7 @@ use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Looks at all content of a store that no daemon has open and whose logs are digested. A store without checksums
+/// Looks at all content of a store that no daemon has open, after its logs were digested. A store without checksums
 /// has nothing to find.
 pub fn check_content(tier: &Path) -> Result<Vec<Finding>, Error> {
     let superblock = read_superblock(tier)?;

@@ -1,5 +1,5 @@
-//! A stamp behind an arena's content says in which opening of the store it was last written. It tells an old copy
-//! of the arena's file, whose checksums are all right.
+//! A stamp behind an arena's content says in which opening of the store it was last written. So an old copy
+//! of the arena's file is told, although its checksums are all right.
 //!
 //! The first write to an arena in an opening stamps it, and the digest that did so notes the opening in the
 //! metadata. An arena whose stamp is of an earlier opening than the metadata says is an old copy. One that says
