@@ -2,7 +2,7 @@
 //!
 //! A log is digested at once, the longest first, if
 //! - it is longer than the kick threshold (half a commit file, where it has one: behind that only the log's own
-//! pages would be left for writes that wait for the disk),
+//!   pages would be left for writes that wait for the disk),
 //! - it may hold half of the entries its session may leave undigested, or
 //! - its writer waits, however short it is.
 //!

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+/// The name of the fast tier in the store's folder: a folder, or a symbolic link to one.
+pub const TIER_NAME: &str = "nvm";
 /// Bits of a mode by which others could put something into a folder.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Bits of a mode by which others could read anything.
@@ -289,6 +291,3 @@ mod tests {
         assert!(matches!(trusted.open_file("pipe"), Err(TrustError::File(_))));
     }
 }
-
-/// The name of the fast tier in the store's folder: a folder, or a symbolic link to one.
-pub const TIER_NAME: &str = "nvm";
