@@ -2,7 +2,7 @@
 //!
 //! The digest that removes an inode's last name decides. If the session itself had the inode open, it is kept for that session: its log
 //! says when it was closed. If another program has it open, it is kept for no session in particular, and no log says when it is
-//! closed. The same holds for what a session leaves behind. So the daemon looks ([`SharedFs::look_for_closed`]) from time to
+//! closed. The same holds for inodes that a session leaves behind. So the daemon looks ([`SharedFs::look_for_closed`]) from time to
 //! time while there are such inodes, and when a session asks for space or for totals.
 //!
 //! The session that closed an inode may have written to it. Its log must be digested before the inode goes: an entry about an

@@ -9,7 +9,7 @@ use cuesta_format::superblock::Superblock;
 use cuesta_media::Node;
 use std::time::Instant;
 
-/// Made at a time: no session waits longer than the medium takes for so much.
+/// Room for metadata that is made at a time: no session waits longer than the medium takes for so much.
 const METADATA_STEP_BYTES: u64 = 4 << 20;
 /// Control pages made ahead of the sessions that get them: programs come one after the other, or a few at once.
 const SPARE_CONTROLS: usize = 4;

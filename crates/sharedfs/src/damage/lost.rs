@@ -118,7 +118,7 @@ impl Lost {
         Ok(Lost { tier: tier.to_owned(), lines: Mutex::new(lines), has_files })
     }
 
-    /// Writes down what a log lost, of which these files are still there.
+    /// Writes down the losses of a log, of which these files are still there.
     pub(crate) fn add(
         &self,
         loss: &LogLoss,

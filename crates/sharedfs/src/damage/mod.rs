@@ -2,8 +2,8 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `log_losses` | whether a log that breaks off was damaged, and what it lost |
-//! | `lost` | what damaged logs lost, kept beside the store until `cuesta fsck --repair` told it |
+//! | `log_losses` | whether a log that breaks off was damaged, and its losses |
+//! | `lost` | losses of damaged logs, kept beside the store until `cuesta fsck --repair` told them |
 //! | `untold` | a repair lost something and has not told it: the store stays closed |
 //! | `telling` | the daemon's log tells of damaged files and logs |
 //! | `told` | which files the daemon's log told of already |

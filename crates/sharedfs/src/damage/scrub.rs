@@ -10,7 +10,7 @@ use cuesta_format::wire::{DamagedContent, Response, ScrubPlace, Scrubbed};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, FileKind, InodeNumber};
 use std::time::{Duration, Instant};
 
-/// How much is looked at before who asked is told how far it is.
+/// How long content is looked at before the client is told how far it is.
 const SCRUB_TIME: Duration = Duration::from_millis(200);
 /// Blocks of a file that are looked at before the time is.
 const BLOCKS_AT_ONCE: u64 = 4096;

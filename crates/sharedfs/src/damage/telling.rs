@@ -15,7 +15,7 @@ use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, FileKind, InodeNumber};
 const FILES_TOLD_MAX: usize = 16;
 
 impl SharedFs {
-    /// Fails if a file's blocks hold something else than what was written there. No digest runs, or none writes them.
+    /// Fails if a file's blocks hold something else than was written there. No digest runs, or none writes them.
     pub(crate) fn check_content(&self, inode: InodeNumber, extent: &Extent) -> Result<(), Error> {
         for block in 0..u64::from(extent.blocks) {
             let address = extent.address.plus(block * BLOCK_BYTES);

@@ -41,7 +41,7 @@ pub struct Batch {
     pub at_break: bool,
 }
 
-/// The digest's working memory, reused from batch to batch, and what it knows of the store. One digest runs at
+/// The digest's working memory, reused from batch to batch, and its knowledge of the store. One digest runs at
 /// a time.
 #[derive(Debug, Default)]
 pub struct Digester {
@@ -61,7 +61,7 @@ pub struct Digester {
     pub ended: Vec<SessionId>,
 }
 
-/// Bytes read behind what a session says is complete, to find the break.
+/// Bytes read behind the end that a session says, to find the break.
 const BREAK_BYTES: u64 = 8 << 10;
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: a session may
 /// wait for its end. No session waits for a part of a recovery.
@@ -186,7 +186,7 @@ impl Digester {
             Until::Break => hinted.saturating_add(BREAK_BYTES),
         }
         .min(bytes_max.max(geometry.entry_bytes_max()));
-        // An entry longer than what was read: once more, with all of it.
+        // An entry longer than the bytes read: once more, with all of it.
         let whole = loop {
             self.copied = match log.files.copy_out(log.from, bytes, &mut self.buffer) {
                 Ok(copied) => copied,
@@ -238,7 +238,7 @@ impl Digester {
         apply_all(&applied, &mut self.view, log, &limits, &self.foreign)
     }
 
-    /// Finds blocks for what is left of the batch's content and copies it there.
+    /// Finds blocks for the remaining content of the batch and copies it there.
     fn place(
         &mut self,
         storage: &Storage<'_>,

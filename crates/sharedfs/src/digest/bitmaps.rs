@@ -4,7 +4,7 @@ use crate::Error;
 use crate::metadata::Transaction;
 use crate::tiers::{Allocator, Reservation};
 
-/// Applies a reservation to the bitmaps, in memory and in the transaction, which also gets what was set aside since the last.
+/// Applies a reservation to the bitmaps, in memory and in the transaction, which also gets blocks set aside since the last.
 pub(crate) fn put_bitmaps(
     transaction: &mut Transaction,
     allocator: &mut Allocator,

@@ -13,7 +13,7 @@ use cuesta_format::{Extent, InodeNumber, LogPosition, SessionId};
 use cuesta_media::planted::{self, Bug};
 
 impl Digester {
-    /// Commits what the view and the placements hold. Answers how many blocks were freed.
+    /// Commits the changes of the view and the placements. Answers how many blocks were freed.
     pub(crate) fn commit(
         &mut self,
         storage: &Storage<'_>,

@@ -72,7 +72,7 @@ impl DirectoryChanges {
         version
     }
 
-    /// Notes what a digest is about to publish: names, the directories they are in, and what they name now.
+    /// Notes changes that a digest is about to publish: names, their directories, and the inodes they name now.
     pub(crate) fn note<'a>(
         &self,
         names: impl Iterator<Item = (InodeNumber, &'a [u8], Option<Dirent>)>,

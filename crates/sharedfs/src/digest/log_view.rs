@@ -25,7 +25,7 @@ pub struct LogView {
     pub completed: LogPosition,
     /// Every entry before this was acknowledged: a log that ends earlier was damaged.
     pub whole: LogPosition,
-    /// Nothing from here on is digested: it depends on what another log lost.
+    /// Nothing from here on is digested: it depends on entries that another log lost.
     pub cut: Option<LogPosition>,
     /// Everything before this is on the disk, as the session says, in its log or its commit file (medium
     /// `block`).
@@ -48,7 +48,7 @@ pub enum Until {
     /// Up to the entries that are on the disk, if any are: content of theirs that is written over in place
     /// needs no wait before it. Else as far as the next.
     Durable,
-    /// Up to what the session says is complete.
+    /// Up to the end that the session says is complete.
     Completed,
     /// Up to the first break: a fence, a recovery or the end of a session.
     Break,

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 pub struct Storage<'a> {
     /// Sizes.
     pub geometry: Geometry,
-    /// How what is stored becomes durable.
+    /// How stores become durable.
     pub medium: Medium,
     /// Metadata.
     pub metadata: &'a MetadataStore,
@@ -36,7 +36,7 @@ pub struct Storage<'a> {
     pub(crate) lost: &'a Lost,
     /// Other sessions, which may have something to do with an inode.
     pub others: &'a dyn Others,
-    /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
+    /// Promises were made by a daemon that is gone, and the memory it had allocated for them is found by growing.
     pub recovering: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) trait Others {
     /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
 
-    /// The disk has what the batch depends on of other logs when this returns.
+    /// The disk has all parts of other logs that the batch depends on when this returns.
     fn make_durable(&self, batch: &View) -> Result<(), Error>;
 
     /// Adds to `foreign` each inode that `session` may not change in what its log says is done to it.

@@ -135,7 +135,7 @@ impl MappedFiles {
         counted.ending = Some(inode);
     }
 
-    /// Takes away what a daemon that was killed left behind or did not get ready, and counts the rest.
+    /// Takes away files that a killed daemon left behind or did not get ready, and counts the rest.
     pub(crate) fn sweep(&self, metadata: &MetadataStore) -> Result<(), Error> {
         let snapshot = metadata.read()?;
         for inode in mapped_files::list(&self.references).map_err(failed)? {
@@ -156,7 +156,7 @@ impl MappedFiles {
         }
     }
 
-    /// Writes what was logged.
+    /// Writes logged content.
     pub(crate) fn write(&self, inode: InodeNumber, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = self.open_to_write(inode)? else { return Ok(()) };
         mapped_files::clear_behind_end(&file, offset).map_err(failed)?;

@@ -29,7 +29,7 @@ impl StandIns {
         Ok(StandIns { folder, named })
     }
 
-    /// Takes away what a daemon that was killed left. Call when nothing is in the logs any more.
+    /// Takes away stand-ins that a killed daemon left. Call when nothing is in the logs any more.
     pub(crate) fn sweep(&self, metadata: &MetadataStore) -> Result<(), Error> {
         let snapshot = metadata.read()?;
         for entry in std::fs::read_dir(&self.folder).map_err(Error::io("list a folder"))? {

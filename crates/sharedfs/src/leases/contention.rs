@@ -22,7 +22,7 @@ const LOOKS_MAX: u32 = 4;
 struct Contended {
     /// When a session was last fenced for it.
     fenced: Duration,
-    /// Until when those who hold it may keep it.
+    /// Until when its holders may keep it.
     held_until: Duration,
     is_directory: bool,
 }
@@ -180,7 +180,7 @@ impl Contention {
         self.inodes.get(&inode).map_or(Duration::MAX, |contended| now.saturating_sub(contended.held_until))
     }
 
-    /// How much longer those who hold the inode may keep it.
+    /// How much longer the holders of the inode may keep it.
     pub(super) fn held_for(&self, inode: InodeNumber, now: Duration) -> Option<Duration> {
         let left = self.inodes.get(&inode)?.held_until.saturating_sub(now);
         (!left.is_zero()).then_some(left)

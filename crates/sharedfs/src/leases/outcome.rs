@@ -11,7 +11,7 @@ pub enum Outcome {
     Granted(LeaseMode),
     /// These sessions must be fenced and [revoked](super::table::Leases::revoke) first; then ask again.
     Fence(Vec<SessionId>),
-    /// Those who hold the inode may keep it so much longer; then ask again.
+    /// The holders of the inode may keep it so much longer; then ask again.
     Hold(Duration),
     /// Another session has waited longer for what the holders have; ask again after this pause.
     Queue(Duration),

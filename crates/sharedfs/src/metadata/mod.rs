@@ -11,7 +11,7 @@
 //! | `store`, `shared`, `read_only` | the store: made, opened, closed; what its transactions share; why it takes no writes |
 //! | `writing` | a transaction gathers changes |
 //! | `journal` | small transactions, in front of the tree |
-//! | `tree` | what is committed: snapshots of the tree with the journal's changes over it |
+//! | `tree` | the committed state: snapshots of the tree with the journal's changes over it |
 //! | `codec` | keys and values |
 //! | `files` | the file under the tree, and its second copy |
 //! | `repair` | the rest of a damaged store |

@@ -3,7 +3,7 @@
 /// The reason for refusing writes. Everything committed can be read, but for damaged pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnly {
-    /// A transaction met damage, and what is left of it in memory is unknown.
+    /// A transaction met damage, and its state in memory is unknown.
     Damage,
     /// A write failed, and how much of it is on the medium is unknown.
     Failure,

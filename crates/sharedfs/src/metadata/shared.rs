@@ -1,7 +1,7 @@
 //! The state that a metadata store and its transactions share: the tree, the journal's changes over it, and how
 //! both are committed.
 //!
-//! A lock guards what is committed now. Only the transaction that writes changes it.
+//! A lock guards the last commit. Only the transaction that writes changes it.
 
 use super::error::MetadataError;
 use super::journal;
@@ -52,7 +52,7 @@ pub(super) struct Current {
 }
 
 impl Shared {
-    /// Opens the tree, without what the journal holds.
+    /// Opens the tree, without the journal's changes.
     pub(super) fn open(files: Files, cache_bytes: u64) -> Result<Shared, MetadataError> {
         let opened = Arc::new(Opened::new(&files, cache_bytes)?);
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: JournalEnd::default() };
@@ -160,7 +160,7 @@ impl Shared {
         self.write_out(&opened, journal, base, redo, new_names)
     }
 
-    /// Writes what the journal holds and `redo` over it to the tree.
+    /// Writes the journal's changes and `redo` over them to the tree.
     fn write_out(
         &self,
         opened: &Arc<Opened>,
@@ -178,7 +178,7 @@ impl Shared {
         }
         self.in_doubt.store(true, Ordering::Relaxed);
         let written = write_tree(opened, &overlay, redo, journal.generation.next(), new_names);
-        // Whatever redb calls it where it came across a full medium; then the store is opened anew and says what was done.
+        // Whatever redb calls it where it came across a full medium; then the store is opened anew and says whether it was done.
         let ran_full = opened.file.ran_full();
         let is_known = ran_full || matches!(written, Ok(_) | Err(MetadataError::NameTaken));
         self.in_doubt.store(!is_known, Ordering::Relaxed);
@@ -198,7 +198,7 @@ impl Shared {
     }
 }
 
-/// Writes what the journal holds and `redo` over it to the tree, behind which the journal of generation `next` comes then.
+/// Writes the journal's changes and `redo` over them to the tree, behind which the journal of generation `next` comes then.
 fn write_tree(
     opened: &Opened,
     overlay: &Overlay,

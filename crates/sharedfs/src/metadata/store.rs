@@ -79,7 +79,7 @@ impl MetadataStore {
         Ok(())
     }
 
-    /// Opens it with what the journal holds, as far as that is sound.
+    /// Opens it with the journal's changes, as far as they are sound.
     pub(crate) fn open_with_journal(
         files: Files,
         cache_bytes: u64,
@@ -105,7 +105,8 @@ impl MetadataStore {
         Ok(MetadataStore { shared, writer: Arc::default(), read_only: OnceLock::new() })
     }
 
-    /// Every transaction that begins from now on tells `watch` what it changed. There is one who watches: the first.
+    /// Every transaction that begins from now on tells `watch` what it changed. There is one watcher: the
+    /// first.
     pub fn watch(&self, watch: Arc<dyn Watch>) {
         let _ = self.shared.watch.set(watch);
     }
@@ -216,7 +217,7 @@ impl MetadataStore {
         made.map_err(|error| if error.is_full() { MetadataError::NoSpace } else { error.into() })
     }
 
-    /// Writes what the journal holds to the tree.
+    /// Writes the journal's changes to the tree.
     pub fn write_out(&self) -> Result<(), MetadataError> {
         if self.shared.current.read().journal.end == 0 {
             return Ok(());

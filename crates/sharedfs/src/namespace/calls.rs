@@ -1,4 +1,4 @@
-//! The calls of callers that a batch executed: the last one of each slot, whatever became of what it did.
+//! The calls of callers that a batch executed: the last one of each slot, whatever became of its effect.
 //!
 //! A file that is made and removed within a batch leaves nothing else. The record of the call that made it stays all the same: its
 //! caller may ask for it again.

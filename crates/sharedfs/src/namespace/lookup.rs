@@ -4,7 +4,7 @@ use crate::Error;
 use crate::metadata::{Dirent, StoredInode};
 use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, SessionId};
 
-/// Where a view finds what was committed before.
+/// Where a view finds the committed state before its batch.
 pub trait Lookup {
     /// An inode.
     fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error>;

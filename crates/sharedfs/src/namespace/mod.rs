@@ -9,7 +9,7 @@
 //! | `calls` | which calls of callers the batch executed |
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
-//! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
+//! | `shift` | a range of a file is taken out, or room is made in it |
 //! | `lookup` | questions about the state before the batch |
 //! | `applied`, `rejection` | the log that is applied, and why an entry cannot be |
 //! | `apply`, `attributes` | each operation: every check first, then every change |

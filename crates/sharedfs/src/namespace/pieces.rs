@@ -17,7 +17,7 @@ pub enum Content {
     Gone,
 }
 
-/// A part of a file, in bytes, and what is there.
+/// A part of a file, in bytes, and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// First byte.

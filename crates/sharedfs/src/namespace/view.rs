@@ -1,4 +1,4 @@
-//! The inodes and names a batch touches, over what was committed before it.
+//! The inodes and names a batch touches, over the committed state before it.
 
 use super::ancestry::Ancestry;
 use super::calls::Calls;
@@ -306,7 +306,7 @@ impl View {
         node.last_piece = number;
     }
 
-    /// Moves what a file holds, be it from before the batch or of it.
+    /// Moves a file's content, be it from before the batch or of it.
     pub fn shift(&mut self, store: &impl Lookup, at: u32, by: Shift) -> Result<(), Error> {
         let node = &mut self.nodes[at as usize];
         let mut shifted = match (node.shifted.take(), &node.extents) {
@@ -364,7 +364,7 @@ mod tests {
         (0..20).map(at).collect()
     }
 
-    /// With the pieces that are remembered a file comes to what it comes to with all of them.
+    /// With the remembered pieces a file comes to the same content as with all of them.
     #[test]
     fn pieces_that_were_covered_at_once_are_not_missed() {
         let seed = fastrand::u64(..);

@@ -131,7 +131,7 @@ impl SharedFs {
                 Payer::User(_) | Payer::Group(_) => Some(Vec::new()),
                 Payer::Tree(tree) => paths::of_directory(&snapshot, tree)?,
             };
-            // A directory may be gone while what was in it is still open.
+            // A directory may be gone while a file that was in it is still open.
             let Some(path) = path else { continue };
             let allowance = limits.get(&payer).copied().unwrap_or_default();
             listed.push(Quota { payer, path, used, allowance });

@@ -9,9 +9,9 @@
 //!
 //! | | of a payer with limits |
 //! |---|---|
-//! | limit | at least what is counted, with what sessions have room for |
-//! | a session asks | gets what it needs, and a part of what is left then, the less there is the less |
-//! | the payer is over a soft limit | a session gets what it needs and no more, as long as the grace lasts: the next question is judged anew |
+//! | limit | at least the counted amounts and the sessions' room together |
+//! | a session asks | gets as much as it needs, and a part of the rest, the less there is the less |
+//! | the payer is over a soft limit | a session gets as much as it needs and no more, as long as the grace lasts: the next question is judged anew |
 //! | there is not enough | what all sessions did is digested; then the others lose the room they have; then the answer is no |
 
 use crate::metadata::{MetadataError, Snapshot};
@@ -19,7 +19,7 @@ use cuesta_format::quota::{Allowance, Amounts, Limits, OverSince, Payer};
 use cuesta_format::{SessionId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A session is given this part of what is left beyond what it needs,
+/// A session is given this part of the rest, beyond its needs,
 const LEFT_PART: u64 = 8;
 /// and no more than so many blocks
 const BLOCKS_MOST: u64 = 16 << 10;

@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `limits` | limits, and the room sessions were given of what is left |
+//! | `limits` | limits, and the room sessions were given |
 //! | `calls` | requests about quotas |
 //! | `trees` | a directory gets a quota or loses it: everything below changes whom it counts for |
 //!

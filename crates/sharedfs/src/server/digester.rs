@@ -100,7 +100,7 @@ impl Digester {
         DigesterHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Ends the thread after what it is at.
+    /// Ends the thread after its current work.
     pub(super) fn stop(self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Err(error) = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes()) {

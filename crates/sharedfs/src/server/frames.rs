@@ -101,7 +101,7 @@ impl Frames {
         }
     }
 
-    /// Takes what has come. The buffer grows as bytes arrive: an announced length alone reserves no memory.
+    /// Takes the bytes that have come. The buffer grows as bytes arrive: an announced length alone reserves no memory.
     fn receive_some(&mut self) -> Result<(), FrameError> {
         let have = self.come.len();
         self.come.resize(have + RECEIVE_BYTES.max(have), 0);

@@ -51,7 +51,7 @@ pub struct StoreLock {
 }
 
 impl StoreLock {
-    /// Takes the locks, or says who has them.
+    /// Takes the locks, or says which process has them.
     pub fn take(store: &TrustedStore) -> Result<StoreLock, LockError> {
         let folder = store.folder();
         let path = folder.named().join(LOCK_FILE);

@@ -6,8 +6,8 @@
 //! | thread | blocks on | does |
 //! |---|---|---|
 //! | connection | the socket, then its client | hands requests to the service; a hang-up ends the session |
-//! | digest | the kicks of all sessions and its clock | digests what is due |
-//! | prepare | what was ready being taken | makes segments and arenas ready |
+//! | digest | the kicks of all sessions and its clock | digests logs that are due |
+//! | prepare | a call, after something ready was taken | makes segments and arenas ready |
 //! | the caller's | [`Server::wait`] | stops everything in order |
 //!
 //! | file | idea |
@@ -17,7 +17,7 @@
 //! | `connection`, `frames` | one client: its messages and their answers |
 //! | `nearness` | which processors clients and their connections share |
 //! | `digester`, `preparer` | the threads of the same names |
-//! | `service` | what the core must do for them |
+//! | `service` | the core's part |
 //! | `lock` | one daemon for each store |
 //! | `stopping` | why the daemon stops |
 

@@ -45,7 +45,7 @@ impl PreparerHandle {
     }
 }
 
-/// A handle, and what the thread waits on.
+/// A handle, and the channel the thread waits on.
 pub(super) fn calls() -> (PreparerHandle, Receiver<()>) {
     let (calls, called) = mpsc::sync_channel(1);
     (PreparerHandle { calls }, called)
@@ -113,7 +113,7 @@ impl Preparer {
         self.handle.clone()
     }
 
-    /// Ends the thread after what it is at.
+    /// Ends the thread after its current work.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.handle.wake();

@@ -1,4 +1,4 @@
-//! The server without a store: a service that only remembers what it was told.
+//! The server without a store: a service that only remembers its requests.
 
 use crate::server::*;
 use crate::{Ending, Error};

@@ -35,7 +35,7 @@ pub(crate) struct Incarnation {
 /// What became of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageState {
-    /// It says what it should.
+    /// It has the right number.
     Sound,
     /// It was changed or cut, and says so again.
     Mended,
@@ -145,7 +145,7 @@ impl Incarnation {
         self.number
     }
 
-    /// Looks whether the page still says what it should, and sets it right.
+    /// Looks whether the page still has the right number, and sets it right.
     pub(crate) fn mend(&self) -> Result<PageState, Error> {
         let mut state = PageState::Sound;
         for file in &self.files {

@@ -53,7 +53,7 @@ impl Segment {
         }
     }
 
-    /// Reads what the medium gives, by a call or in its memory.
+    /// Reads the bytes that the medium gives, by a call or in its memory.
     fn read_some(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let Some(mapped) = &self.mapped else { return rustix::io::pread(&self.part.file, out, offset) };
         let bytes = out.len().min(self.part.bytes.saturating_sub(offset) as usize);
@@ -259,7 +259,7 @@ pub fn make_segment(
 ) -> Result<Segment, Error> {
     let path = segment_path(id);
     if medium == Medium::Block {
-        // A log is written to the disk by those who wait for it, and then nothing but its bytes.
+        // Sessions that wait write a log to the disk, and then nothing but its bytes.
         let file = Arc::new(create_written(&parts.tier().join(path), segment_bytes)?);
         return Ok(Segment::new(id, Part { file, offset: 0, bytes: segment_bytes }, None));
     }
@@ -328,7 +328,7 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Bytes that can be read from `from` on: to the end of what is granted, or one lap.
+    /// Bytes that can be read from `from` on: to the end of the granted segments, or one lap.
     pub fn readable(&self, from: LogPosition) -> u64 {
         let granted = self.segments.len() as u64 * self.geometry.segment_bytes;
         if granted < self.geometry.ring_bytes() { granted.saturating_sub(from.0) } else { granted }
@@ -380,7 +380,7 @@ impl LogFiles {
         Ok((segment, inside, (self.geometry.segment_bytes - inside) as usize))
     }
 
-    /// Has the disk take what lies between two positions.
+    /// Has the disk take the bytes between two positions.
     pub fn sync(&self, from: LogPosition, to: LogPosition) -> Result<(), Error> {
         let segment_bytes = self.geometry.segment_bytes;
         let mut at = from;

@@ -40,7 +40,7 @@ pub enum Presence {
     Here,
     /// It had it with an earlier one, lives, and has not come back yet: the process, to see its end.
     Away(Arc<OwnedFd>),
-    /// It came back, and has not said yet that it shows here what it has open.
+    /// It came back, and has not said yet that it shows here which inodes it has open.
     Returning,
 }
 
@@ -160,7 +160,7 @@ impl Session {
         table.write(self.slot, &self.record)
     }
 
-    /// Tells it what it goes by from the first.
+    /// Tells it all that it goes by from the first.
     pub(crate) fn publish(&self, options: &Options) {
         self.control.publish_generation(self.lease_generation);
         self.control.publish_kick_bytes(self.kick_bytes(options));
@@ -200,7 +200,7 @@ impl Session {
         self.lease_generation != self.record.lease_generation
     }
 
-    /// How far its log is complete, as it says, but never before what was digested.
+    /// How far its log is complete, as it says, but never before the digested end.
     #[must_use]
     pub fn completed(&self) -> LogPosition {
         self.control.completed().max(self.digested)
@@ -231,7 +231,7 @@ impl Session {
         self.completed().0 - self.digested.0
     }
 
-    /// That, and what the digest thread goes by.
+    /// The same, with all that the digest thread goes by.
     #[must_use]
     pub fn backlog(&self, options: &Options) -> Backlog {
         Backlog {

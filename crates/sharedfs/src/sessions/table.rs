@@ -70,7 +70,7 @@ pub struct SessionTable {
     is_left: bool,
 }
 
-/// A slot's number and what it holds.
+/// A slot's number and its record.
 pub type OccupiedSlot = (u32, SessionRecord);
 
 fn newest<R>(one: Option<Versioned<R>>, other: Option<Versioned<R>>) -> Option<Versioned<R>> {
@@ -187,7 +187,7 @@ impl TableRead {
     }
 }
 
-/// Opens one of the files to write, and makes what is missing of it.
+/// Opens one of the files to write, and makes the missing part of it.
 fn provide(path: &Path, bytes: u64, medium: Medium) -> Result<Mapping, Error> {
     match File::options().read(true).write(true).open(path) {
         Ok(file) => {

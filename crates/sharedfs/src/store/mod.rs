@@ -12,7 +12,7 @@
 //! | `configuration` | `cuesta.toml` |
 //! | `folders` | names in a folder become durable |
 //! | `reading` | reads without a session, for the simulator and the checker |
-//! | `trust` | what is checked of a store's folders before anything in them is believed |
+//! | `trust` | a store's folders are checked before anything in them is believed |
 //! | `observe` | events and totals |
 //!
 //! No file here answers a request or applies an entry.

@@ -10,7 +10,7 @@ use std::io;
 /// Bytes read at once.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// A log, or what is left of it.
+/// A log, or the rest of it.
 pub(crate) struct LogReader<'a> {
     pub(crate) files: &'a LogFiles,
     pub(crate) commit_file: Option<&'a CommitFile>,

@@ -1,4 +1,4 @@
-//! What logs hold that is not digested, and what a digest works on.
+//! Undigested parts of logs, and the store as a digest works on it.
 
 use crate::digest::{Backlog, Storage};
 use crate::sessions::Session;

@@ -12,9 +12,9 @@ use cuesta_format::{InodeNumber, SessionId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Room it must have for a digest to begin.
+/// Room the metadata store must have for a digest to begin.
 pub(crate) const METADATA_SLACK_LEAST_BYTES: u64 = 2 << 20;
-/// Most bytes a byte of log makes it grow by: the smallest entries (a name of a few bytes) make the most of it.
+/// Most bytes a byte of log makes the metadata store grow by: the smallest entries (a name of a few bytes) make the most of it.
 const METADATA_GROWTH: u64 = 3;
 /// Recovery digests as much as so many batches at once: the larger, the less often a page of the metadata is written.
 const BATCHES_RECOVERED: u64 = 4;
@@ -190,7 +190,7 @@ impl SharedFs {
         Ok(total)
     }
 
-    /// Digests what a session says it completed, and ends it if its log proves wrong.
+    /// Digests all that a session says it completed, and ends it if its log proves wrong.
     pub(crate) fn digest_completed(&self, session: SessionId) -> Result<(), Error> {
         self.digest_what_is_completed(&mut self.digester.lock(), session)
     }

@@ -23,7 +23,7 @@ impl SharedFs {
         Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
     }
 
-    /// Digests one batch of what is due; with `idle`, of every log that holds something, and looks after inodes without a name.
+    /// Digests one batch of each log that is due; with `idle`, of every log that holds something, and looks after inodes without a name.
     /// Says whether there was something. On a full medium there is not, for a while: what programs did stays in their logs until there
     /// is room, and they are told when those are full. Where the metadata store is damaged, there is nothing to do ever again.
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {

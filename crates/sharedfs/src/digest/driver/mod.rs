@@ -3,12 +3,12 @@
 //! | file | idea |
 //! |---|---|
 //! | `digesting` | batches of one log, up to a goal |
-//! | `due` | batches of the logs that are due, and what a full or damaged store leaves undone |
-//! | `publishing` | what a batch tells its session |
-//! | `progress` | what a step did |
-//! | `backlogs` | what logs hold that is not digested |
+//! | `due` | batches of the logs that are due, and those that a full or damaged store leaves undone |
+//! | `publishing` | a batch's session learns of it |
+//! | `progress` | the result of a step |
+//! | `backlogs` | undigested parts of logs |
 //! | `polled_logs` | sessions whose logs are looked at without a kick |
-//! | `others` | what the digest asks about other sessions |
+//! | `others` | the digest's questions about other sessions, answered |
 //!
 //! No file here knows what entries mean, or sockets.
 

@@ -11,7 +11,7 @@ use cuesta_format::event::Step;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// A session is granted ahead what it would use up in so many batches like its last one: its log, full, is four.
+/// A session is granted ahead the blocks it would use up in so many batches like its last one: its log, full, is four.
 const BATCHES_AHEAD: u64 = 4;
 /// But never more than this part of what there is to grant at once,
 const AHEAD_PART: u64 = 8;
@@ -64,7 +64,7 @@ impl SharedFs {
         }
     }
 
-    /// Takes note of what the session has retired: its reports and the quarantine of what its digests freed.
+    /// Takes note of what the session has retired: its reports and the quarantine of blocks its digests freed.
     pub(crate) fn reclaim(&self, session: &mut Session, settled: Option<u64>) {
         let retired = session.retired(self.geometry().ring_bytes());
         session.drop_reports(retired);

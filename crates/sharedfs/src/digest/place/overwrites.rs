@@ -2,8 +2,8 @@
 //! its extents, and no session has to learn where its blocks went.
 //!
 //! Why no crash and no reader sees half of it:
-//! - The log holds what is written until the batch is committed. Only acknowledged entries are digested in this way. A digest
-//!   that was cut off is done again from the log, and what it writes does not depend on what it finds.
+//! - The log holds the content until the batch is committed. Only acknowledged entries are digested in this way. A digest
+//!   that was cut off is done again from the log, and its content does not depend on what it finds.
 //! - The session that logged it reads it out of its log until it has retired it. Others get the lease when it is committed.
 //! - It is done last, when nothing but the commit can fail.
 //!

@@ -1,7 +1,7 @@
 //! Place and copy: content of a batch goes into new blocks, or over blocks that [`overwrites`](super::overwrites) may
 //! write where they lie.
 //!
-//! A block that a write covers in part is made of what the file had there and what the batch stores (or cut).
+//! A block that a write covers in part is made of the file's old bytes there and the batch's writes and cuts.
 //! Behind the end of a file its last block is zero, always: growing it later shows zeros.
 
 use super::placements::{Change, Placements};
@@ -91,7 +91,7 @@ impl Placer<'_> {
                     add_span(spans, part.start / BLOCK_BYTES..part.end.div_ceil(BLOCK_BYTES));
                 }
                 Content::Gone => {
-                    // Blocks cut at an edge only are made anew of what they keep.
+                    // Blocks cut at an edge only are made anew of the bytes they keep.
                     let edges = [part.start, if part.end == u64::MAX { 0 } else { part.end }];
                     for edge in edges.into_iter().filter(|edge| !edge.is_multiple_of(BLOCK_BYTES)) {
                         let block = edge / BLOCK_BYTES;
@@ -274,7 +274,7 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// Puts the parts over what was there of the block at byte `at` of the file.
+    /// Puts the parts over the old bytes of the block at byte `at` of the file.
     fn assemble(&self, block: &mut [u8; BLOCK], parts: &[Part], at: u64) {
         let end = at + BLOCK_BYTES;
         for part in parts.iter().take_while(|part| part.start < end) {

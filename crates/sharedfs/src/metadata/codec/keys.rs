@@ -1,4 +1,4 @@
-//! The tables, and how their keys are made. All are byte strings that sort as what they stand for does.
+//! The tables, and how their keys are made. All are byte strings that sort as their numbers and names do.
 
 use crate::metadata::MetadataError;
 use cuesta_format::{ArenaId, InodeNumber};
@@ -92,7 +92,7 @@ pub(crate) fn chunk_of(inode: InodeNumber) -> (u64, usize) {
     (inode.0 / CHUNK_INODES, (inode.0 % CHUNK_INODES) as usize)
 }
 
-/// The key of what has a number: a chunk, an inode's link, an arena, a session.
+/// The key of a thing with a number: a chunk, an inode's link, an arena, a session.
 pub(crate) fn number_key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }

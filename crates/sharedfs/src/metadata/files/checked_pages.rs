@@ -70,7 +70,7 @@ impl CheckedPages<'_> {
         self.medium.sum(self.start + place(page), PAGE_BYTES)
     }
 
-    /// Reads a page; answers the checksum of what is there, and the one that is kept of it.
+    /// Reads a page; answers the checksum of its bytes, and its kept checksum.
     pub(crate) fn load(
         &self,
         page: u64,
@@ -113,7 +113,7 @@ impl CheckedPages<'_> {
         Ok(None)
     }
 
-    /// Whether the tree's first page is what was written.
+    /// Whether the tree's first page is sound.
     pub(crate) fn is_first_intact(&self) -> Result<bool, AccessError> {
         self.is_intact(0)
     }

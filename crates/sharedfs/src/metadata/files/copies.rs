@@ -218,7 +218,7 @@ impl Copies {
         if self.heals {
             self.is_second_trusted |= self.reconcile(&first, &other)?;
         } else if other.in_step {
-            // Even who only looks opens the tree, which redb writes to.
+            // Even a check that only looks opens the tree, which redb writes to.
             write_word(second, STEP_OFFSET, seal(Step::Behind as u64)).map_err(damaged)?;
             second.fence().map_err(damaged)?;
             self.ends_in_step = true;
@@ -449,7 +449,7 @@ impl Copies {
         self.second.as_ref().map_or(Ok(()), |second| second.write_zeros(offset, len))
     }
 
-    /// Reads what lies in the second copy.
+    /// Reads bytes of the second copy.
     pub(crate) fn read_second(&self, offset: u64, out: &mut [u8]) -> Option<Result<(), AccessError>> {
         self.second.as_ref().map(|second| second.read(offset, out))
     }
@@ -498,7 +498,7 @@ impl Copies {
         part(&self.first) == part(second)
     }
 
-    /// Has the second copy say what the first says.
+    /// Makes the second copy's header say the same as the first's.
     pub(crate) fn mend_header(&self) -> Result<(), AccessError> {
         let mut bytes = [0; 24];
         self.first.read(LENGTH_OFFSET, &mut bytes)?;

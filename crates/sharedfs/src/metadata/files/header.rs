@@ -140,7 +140,7 @@ impl Header {
 /// Whether the second copy is in step with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It may lack what was written last.
+    /// It may lack the last writes.
     Behind = 1,
     /// It was left in order.
     Equal = 2,

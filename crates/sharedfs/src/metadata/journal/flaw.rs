@@ -1,4 +1,4 @@
-//! What can be wrong with a journal, and what is left of one.
+//! Flaws of a journal, and the rest of one that has a flaw.
 
 /// How a journal is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,9 +15,9 @@
 //! |---|---|
 //! | `record` | the bytes of a record, and the number in the header |
 //! | `redo` | changes, one behind the other |
-//! | `policy` | what is committed here |
+//! | `policy` | which transactions are committed here |
 //! | `writer` | a journal begins, and gets records |
-//! | `reader` | what a journal says, and its two copies compared |
+//! | `reader` | reads a journal, and compares its two copies |
 //! | `flaw` | what can be wrong with one |
 //!
 //! No file here knows redb or transactions.

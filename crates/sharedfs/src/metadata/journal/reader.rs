@@ -69,7 +69,7 @@ pub(crate) fn replay(file: &BackendFile, generation: JournalGeneration) -> Resul
     Ok(Replayed { overlay, place: JournalEnd { generation, end: sound_end }, commits, flaw })
 }
 
-/// Whether all of it is what was written.
+/// Whether all of it is sound.
 fn is_whole(generation: JournalGeneration, bytes: &[u8]) -> bool {
     let mut records = Records::new(generation, bytes);
     while records.next().is_some() {}
@@ -83,7 +83,7 @@ enum AfterCrash {
     No,
 }
 
-/// Compares the two copies of what counts, `bytes` of the first, and mends one from the other. Takes what is whole.
+/// Compares the two copies of the part that counts, `bytes` of the first, and mends one from the other. Takes a whole one.
 fn choose(file: &BackendFile, generation: JournalGeneration, bytes: &mut [u8], crash: AfterCrash) {
     let mut second = vec![0; bytes.len()];
     if !file.copies().are_two() || (file.read_second_journal(0, &mut second) && second == bytes) {

@@ -72,7 +72,7 @@ pub(super) fn encode(generation: JournalGeneration, changes: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Reads records one behind the other, as far as they are what was written.
+/// Reads records one behind the other, as far as they are sound.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     generation: JournalGeneration,

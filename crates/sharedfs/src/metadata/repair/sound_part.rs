@@ -30,7 +30,7 @@ impl SoundPart {
         self.store.scrub_copies()
     }
 
-    /// Drops what is not sound, for good.
+    /// Drops the rest, for good.
     pub fn drop_rest(self) -> Result<MetadataStore, MetadataError> {
         if self.loss.is_some() {
             self.store.begin()?.write_out()?;
@@ -40,7 +40,7 @@ impl SoundPart {
 }
 
 impl MetadataStore {
-    /// As [`MetadataStore::open`], but of a journal that is damaged with what it holds before that.
+    /// As [`MetadataStore::open`], but a journal that is damaged counts up to its first flaw.
     pub fn open_sound_part(files: Files) -> Result<SoundPart, MetadataError> {
         let (store, loss) = MetadataStore::open_with_journal(files, CACHE_BYTES)?;
         store.check_whole()?;

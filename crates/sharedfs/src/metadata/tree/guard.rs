@@ -8,11 +8,11 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    /// A page that this thread read, and that is not what was written.
+    /// A damaged page that this thread read.
     static DAMAGED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// This thread was given zeros for a page, as that is not what was written. Whatever it does fails.
+/// This thread was given zeros for a damaged page. All its work fails.
 pub(crate) fn note_damage(page: u64) {
     tracing::error!(page, "a page of the metadata is damaged: its checksum is wrong");
     DAMAGED.set(Some(page));

@@ -5,7 +5,7 @@
 //! | `opened` | redb on its file |
 //! | `guard` | damage that redb meets becomes an error |
 //! | `layered` | the tree with the journal's changes over it, in key order |
-//! | `snapshot` | what was committed when it was taken |
+//! | `snapshot` | the committed state of one moment |
 //! | `calls` | callers' calls in a snapshot |
 //! | `gaps` | which names and numbers are free |
 //! | `paths` | paths of inodes, for people |

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// The store at one commit: the tree, and what was committed since it was written.
+/// The store at one commit: the tree, and the commits since it was written.
 pub struct Snapshot {
     tree: Arc<TreeAt>,
     overlay: Arc<Overlay>,
@@ -172,7 +172,7 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::extents`], of many ranges in order, with some of what lies between them.
+    /// As [`Snapshot::extents`], of many ranges in order, with some extents between them.
     pub fn extents_of_all(
         &self,
         inode: InodeNumber,
@@ -338,7 +338,7 @@ impl Snapshot {
         })
     }
 
-    /// What each owns who owns something.
+    /// The amounts of every payer that owns something.
     pub fn usages(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
         guarded(|| self.of_payers(Table::Usage, amounts))
     }

@@ -5,7 +5,7 @@
 //! | `transaction` | the changes |
 //! | `name_changes` | those of names, of which a batch has the most |
 //! | `calls` | those of callers' calls |
-//! | `usage` | what is charged to each user, group and directory |
+//! | `usage` | the amounts charged to each user, group and directory |
 //! | `watch` | caches learn what a commit changed |
 //! | `spare` | memory that one transaction leaves to the next |
 //!

@@ -12,10 +12,10 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// More than this is not kept: it is what a batch of the usual size needs.
+    /// More than this is not kept: a batch of the usual size needs no more.
     const BYTES_MAX: usize = 1 << 20;
 
-    /// Empty, and none of it larger than what is kept.
+    /// Empty, and none of it larger than the memory that is kept.
     pub(crate) fn emptied(mut self) -> Spare {
         self.redo.clear();
         self.names.clear();

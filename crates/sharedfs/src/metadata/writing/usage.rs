@@ -74,7 +74,7 @@ impl UsageChanges {
         self.last.change.inodes += inodes;
     }
 
-    /// Charges those who were charged last.
+    /// Charges the owners that were charged last.
     fn settle(&mut self) {
         let Last { owners, change } = std::mem::take(&mut self.last);
         owners.payers().for_each(|payer| self.add(payer, change.blocks, change.inodes));

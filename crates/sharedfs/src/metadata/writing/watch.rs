@@ -1,4 +1,4 @@
-//! Caches of what was read learn that a commit changed it.
+//! Caches of metadata learn that a commit changed it.
 
 use crate::metadata::codec::CHUNK_INODES;
 use cuesta_format::InodeNumber;

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A session that asks for so many numbers at once goes through a tree.
 const TREE_NUMBERS: u64 = 128;
 
-/// No more is sent with what was waited for,
+/// Bytes of a parcel, at most, that goes with an answer for which a thread waits.
 pub(crate) const PARCEL_BYTES_MAX: usize = 1 << 20;
 
 /// The inodes that are welcome along.

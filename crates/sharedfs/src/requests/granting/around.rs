@@ -8,8 +8,8 @@ use cuesta_format::parcel::Packer;
 use cuesta_format::wire::{LeaseMode, Response};
 use cuesta_format::{InodeNumber, SessionId};
 
-/// and no more where no thread waits: the socket holds it beside the bytes it has already, so that this end never
-/// waits either.
+/// Bytes of a parcel, at most, for which no thread waits: the socket holds it beside the bytes it has already, so that
+/// this end never waits either.
 const UNREAD_BYTES_MAX: usize = 128 << 10;
 
 impl Ahead {

@@ -38,7 +38,7 @@ pub(crate) fn kept_for(cost: Duration, least: Duration, is_directory: bool) -> D
 }
 
 impl SharedFs {
-    /// Waits up to `left` for those who hold the inode, and has their logs digested as they go on.
+    /// Waits up to `left` for the holders of the inode, and has their logs digested as they go on.
     pub(crate) fn wait_for_holders(&self, inode: InodeNumber, left: Duration) {
         let until = Instant::now() + left;
         let holders = self.holders_of(inode);

@@ -1,4 +1,4 @@
-//! Callers ([`cuesta_format::call_tag`]): which of them may still ask for a call again, and what came of it.
+//! Callers ([`cuesta_format::call_tag`]): which of them may still ask for a call again, and the results of their calls.
 //!
 //! The service that executes their calls logs the end of a caller that leaves while there is a daemon. Of those that end
 //! while there is none the next daemon finds that their processes are gone. After a boot all are.

@@ -49,14 +49,15 @@ impl SharedFs {
     /// entries that the scan behind it does not find were never acknowledged. The new log generation voids them
     /// for good before another session gets the lease.
     ///
-    /// Answers what the claim was granted in the moment the fence was settled. `None`: it is to be asked for again.
+    /// Answers the mode that the claim was granted in the moment the fence was settled. `None`: ask again.
     pub(crate) fn fence(&self, session: SessionId, claim: Claim<'_>) -> Result<Option<LeaseMode>, Error> {
         let inode = claim.inode;
         let mut taken = self.core.lock().leases.goes_along(session, claim.by, self.opened.elapsed());
         taken.retain(|&along| along != inode);
         taken.push(inode);
         let _wanted = self.await_names(session, &taken);
-        // It stands still while a digest that is going on comes to its end. Others who have the digester may keep it for long.
+        // It stands still while a digest that is going on comes to its end. Other threads that have the
+        // digester may keep it for long.
         let is_stopped =
             self.digests.load(Ordering::Relaxed) && self.stop_holder(session, inode) == Some(true);
         let mut digester = self.digester.lock();

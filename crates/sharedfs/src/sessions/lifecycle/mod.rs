@@ -5,11 +5,11 @@
 //! | `attaching` | a session begins, or comes back to another daemon |
 //! | `fences` | one session's leases are taken without asking it |
 //! | `halting` | all sessions lose all leases and stand still for a change |
-//! | `ending` | a session ends, and gives back what it had |
+//! | `ending` | a session ends, and gives everything back |
 //! | `recovery` | logs that an earlier daemon left are digested |
 //! | `recovered` | what recovery did |
 //! | `processes` | whether a session's process lives |
-//! | `callers` | processes without a session, and what came of their calls |
+//! | `callers` | processes without a session, and the results of their calls |
 //!
 //! No file here knows sockets, or what entries mean.
 

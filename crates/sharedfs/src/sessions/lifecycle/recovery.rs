@@ -225,14 +225,14 @@ impl SharedFs {
         }
     }
 
-    /// A session keeps its log and what it has open until its process comes back, or ends.
+    /// A session keeps its log and its open inodes until its process comes back, or ends.
     fn await_session(&self, session: SessionId, process: OwnedFd) {
         let mut core = self.core.lock();
         let Some(found) = core.sessions.get_mut(&session) else { return };
         let mut space = self.space.lock();
         space.credits.settle(found.promised());
         space.allocator.retired(session, found.digested);
-        // Of what it reads now nothing counts, and what it debits it will debit anew.
+        // The credit it reads now does not count, and its debits it will make anew.
         (found.credit_limit, found.debited) = (0, 0);
         found.reports.clear();
         found.presence = Presence::Away(Arc::new(process));
