@@ -15,6 +15,7 @@ mod failing_disk;
 mod formats;
 mod full_disk;
 mod identity;
+mod layers;
 mod life;
 mod locks;
 mod mount;

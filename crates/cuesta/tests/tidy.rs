@@ -8,12 +8,12 @@ use std::process::Command;
 /// A file longer than this holds more than one idea.
 const LINES_MAX: usize = 600;
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// Tracked files with one of `endings`, with their text. Nothing outside a clone.
-fn tracked(endings: &[&str]) -> Vec<(PathBuf, String)> {
+pub(crate) fn tracked(endings: &[&str]) -> Vec<(PathBuf, String)> {
     let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output();
     let Ok(listed) = listed else { return Vec::new() };
     String::from_utf8(listed.stdout)
@@ -25,7 +25,7 @@ fn tracked(endings: &[&str]) -> Vec<(PathBuf, String)> {
 }
 
 #[track_caller]
-fn none(mistakes: Vec<String>) {
+pub(crate) fn none(mistakes: Vec<String>) {
     assert!(mistakes.is_empty(), "\n{}", mistakes.join("\n"));
 }
 
