@@ -7,35 +7,22 @@
 //! Whatever is read from media or from a peer starts as bytes that are not trusted; one
 //! function per format checks them and returns the trusted type or says what is wrong.
 
-pub mod access_list;
-pub mod account;
-pub mod acknowledged;
-pub mod call_tag;
-mod checksum;
-pub mod control;
-pub mod dependency;
-pub mod emulation;
-pub mod entry;
-pub mod event;
-pub mod folding;
-pub mod geometry;
-pub mod identity;
+mod checksums;
 pub mod ids;
-pub mod inode;
-pub mod inode_layout;
-pub mod kept_names;
-pub mod kernel_notice;
-pub mod mount_calls;
-pub mod operation;
-pub mod parcel;
-pub mod persistence;
+mod inodes;
+mod log;
+mod messages;
+mod shared;
+mod store;
+
+pub use checksums::folding;
 #[cfg(target_arch = "x86_64")]
-pub mod processor;
-pub mod quota;
-pub mod session_table;
-pub mod stamp;
-pub mod superblock;
-pub mod wire;
+pub use checksums::processor;
+pub use inodes::{access_list, inode, inode_layout, quota};
+pub use log::{acknowledged, call_tag, dependency, entry, operation};
+pub use messages::{event, kernel_notice, mount_calls, parcel, wire};
+pub use shared::{account, control, kept_names};
+pub use store::{emulation, geometry, identity, persistence, session_table, stamp, superblock};
 
 pub use call_tag::{CALL_SLOTS, CallRecord, CallSlot, CallTag, Caller, CallerId};
 pub use dependency::LogDependency;

@@ -5,18 +5,20 @@
 
 mod attributes;
 mod names;
+mod rules;
 
-use crate::access_list::LIST_BYTES_MAX;
 use crate::call_tag::{Caller, CallerId, TAG_BYTES};
 use crate::dependency::{self, LogDependency};
 use crate::entry::{EntryKind, Header};
-use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX};
+use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber};
 use attributes::{ATTRIBUTES_BYTES, AttributesLayout};
 use names::{NAMES_BYTES, Names};
+use rules::{access_list, decode_length, extended_name};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use attributes::Attributes;
+pub use rules::{OperationError, is_entry_name, is_extended_name};
 
 /// Header flag of [`Operation::Unlink`] and [`Operation::Rename`]: the inode that lost its last name
 /// is open in this session and must stay until it is released.
@@ -214,36 +216,6 @@ const _: () = assert!(UNNAMED_BYTES == 16);
 
 /// The body of an operation on a range: its length.
 const RANGE_BYTES: usize = size_of::<U64>();
-
-/// Why a body whose checksum is right cannot be read: its writer is broken or hostile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OperationError {
-    /// The body is shorter or longer than its kind's.
-    #[error("the body's length does not fit its kind")]
-    Length,
-    /// A name is empty, too long, `.`, `..`, or holds a slash or a zero byte.
-    #[error("a name is not one a directory can hold")]
-    Name,
-    /// The name of an extended attribute is empty, too long, or holds a zero byte.
-    #[error("a name is not one an extended attribute can have")]
-    ExtendedName,
-}
-
-/// Whether a directory may hold this name.
-#[must_use]
-pub fn is_entry_name(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.len() <= NAME_BYTES_MAX
-        && name != b"."
-        && name != b".."
-        && !name.iter().any(|&byte| byte == b'/' || byte == 0)
-}
-
-/// Whether an extended attribute may have this name.
-#[must_use]
-pub fn is_extended_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(&0)
-}
 
 impl<'a> Operation<'a> {
     /// The entry kind.
@@ -532,18 +504,6 @@ impl<'a> Operation<'a> {
             }
         }
     }
-}
-
-fn extended_name(name: &[u8]) -> Result<&[u8], OperationError> {
-    if is_extended_name(name) { Ok(name) } else { Err(OperationError::ExtendedName) }
-}
-
-fn access_list(list: &[u8]) -> Result<&[u8], OperationError> {
-    if list.len() <= LIST_BYTES_MAX { Ok(list) } else { Err(OperationError::Length) }
-}
-
-fn decode_length(body: &[u8]) -> Result<u64, OperationError> {
-    Ok(U64::ref_from_bytes(body).map_err(|_| OperationError::Length)?.get())
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
 //! program that writes little is spared them.
 
 #[cfg(target_arch = "x86_64")]
-use crate::folding;
+use super::folding;
 #[cfg(target_arch = "x86_64")]
-use crate::processor::Feature;
+use super::processor::Feature;
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Up to so many bytes the instruction is faster (measured: 60 bytes in 4 ns rather than 9, 128 in 8 rather than 11,

@@ -21,7 +21,7 @@
 //! does the same for an earlier lap (DESIGN §4).
 
 use crate::call_tag::TAG_BYTES;
-pub use crate::checksum::{Crc32c, crc32c};
+pub use crate::checksums::checksum::{Crc32c, crc32c};
 use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId, Timestamp};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,6 +1,6 @@
 //! The body of operations on names.
 
-use super::{OperationError, is_entry_name};
+use super::rules::{OperationError, is_entry_name};
 use crate::{InodeNumber, SYMLINK_BYTES_MAX};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
