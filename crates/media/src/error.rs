@@ -1,6 +1,6 @@
 //! What goes wrong with mapped files.
 
-use crate::user_copy::Fault;
+use crate::copying::user_copy::Fault;
 use rustix::io::Errno;
 
 /// A file could not be opened, grown or mapped.

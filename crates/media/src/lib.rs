@@ -5,45 +5,33 @@
 //! system-call stubs (but for [`byte_locks`]), because libc's wrappers are intercepted there, and nothing panics on what a file or an
 //! application holds. What is not here: what the bytes mean (`format`), and who may write where.
 
-mod aio;
-mod arch;
-pub mod byte_locks;
-mod called;
 pub mod clock;
-mod device;
-mod direct;
+mod copying;
+mod disk;
 pub mod emulate;
 mod error;
-mod fault_handler;
-mod growable;
-mod huge;
-pub mod lock_files;
-pub mod mapped_files;
-mod mapping;
-mod node;
-pub mod owner_rights;
-pub mod persist;
+mod files;
+mod memory;
 pub mod planted;
 pub mod recorder;
-mod shared;
-mod unsynced;
-pub mod user_copy;
-mod vigil;
 pub mod wait;
-mod window;
 
+pub use copying::fault_handler::{BUS_MCEERR_AO, install_fault_handler};
+pub use copying::user_copy::{Fault, UserSlice, UserSliceMut, read_c_string};
+pub use copying::{persist, user_copy};
 pub use cuesta_format::Medium;
-pub use device::{alignment_of_device, device_bytes};
-pub use direct::{DIRECT_BYTES, DirectWriter, Piece, open_direct};
+pub use disk::direct::{DIRECT_BYTES, DirectWriter, Piece, open_direct};
 pub use error::{AccessError, MediaError};
-pub use fault_handler::{BUS_MCEERR_AO, install_fault_handler};
-pub use growable::GrowableMapping;
-pub use huge::HUGE_PAGE_BYTES;
-pub use mapping::{
-    Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, create_whole, create_written,
-    lengthen, remove,
+pub use files::create::{
+    UNFINISHED_EXTENSION, create_allocated, create_sparse, create_whole, create_written, lengthen, remove,
 };
-pub use node::{Node, Nodes};
-pub use shared::SharedMemory;
-pub use user_copy::{Fault, UserSlice, UserSliceMut, read_c_string};
-pub use window::Window;
+pub use files::device::{alignment_of_device, device_bytes};
+pub use files::{byte_locks, lock_files, mapped_files, owner_rights};
+pub use memory::growable::GrowableMapping;
+pub use memory::huge::HUGE_PAGE_BYTES;
+pub use memory::mapping::Mapping;
+pub use memory::node::Node;
+pub use memory::nodes::Nodes;
+pub use memory::pages::Protection;
+pub use memory::shared::SharedMemory;
+pub use memory::window::Window;

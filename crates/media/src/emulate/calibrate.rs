@@ -3,11 +3,12 @@
 //! Latency of reads: 64 bytes at random places, each known only when the one before was read. Of writes: 64 bytes behind the last ones and a
 //! fence, as a log grows. Bandwidth: every processor copies pieces far longer than caches like, from its own part.
 
-use super::Emulated;
+use super::emulated::Emulated;
+use crate::copying::persist::LINE;
 use crate::error::{AccessError, MediaError};
-use crate::mapping::{Mapping, Protection};
-use crate::persist::LINE;
-use crate::shared::SharedMemory;
+use crate::memory::mapping::Mapping;
+use crate::memory::pages::Protection;
+use crate::memory::shared::SharedMemory;
 use cuesta_format::Medium;
 use cuesta_format::emulation::{Figure, Profile};
 use rustix::fd::OwnedFd;

@@ -3,7 +3,57 @@
 //! It moves by compare and exchange, so nobody waits for a process that was stopped or killed in the middle. Any session of
 //! the store may write anything to it: what cannot be is taken for free, so that nobody waits long for it.
 
+use crate::error::MediaError;
+use crate::files::create::file_len;
+use crate::memory::pages::{Protection, map, touch};
+use rustix::fd::AsFd;
+use rustix::mm::MapFlags;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of the memory that the processes of a store share for this.
+pub const CHANNELS_BYTES: u64 = 4096;
+/// The page that the processes of a store share: the words of their channels.
+#[derive(Debug)]
+pub(super) struct Channels {
+    page: NonNull<u8>,
+}
+
+// SAFETY: the page is reached by atomics only, which any thread may use.
+unsafe impl Send for Channels {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Channels {}
+
+impl Channels {
+    /// Maps the page, which is the beginning of `file`.
+    pub(super) fn of_file(file: impl AsFd) -> Result<Channels, MediaError> {
+        let found = file_len(file.as_fd())?;
+        if found < CHANNELS_BYTES {
+            return Err(MediaError::Short { expected: CHANNELS_BYTES, found });
+        }
+        let len = CHANNELS_BYTES as usize;
+        // SAFETY: the kernel picks the address, so no memory in use is replaced.
+        let page = unsafe { map(null_mut(), len, Protection::ReadWrite, MapFlags::SHARED, file, 0)? };
+        let channels = Channels { page };
+        // SAFETY: just mapped, with that protection.
+        unsafe { touch(page.as_ptr(), len, Protection::ReadWrite)? };
+        Ok(channels)
+    }
+
+    /// The word at `offset`, which is a multiple of 8 inside the page.
+    pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
+        assert!(offset < CHANNELS_BYTES && offset.is_multiple_of(size_of::<AtomicU64>() as u64));
+        // SAFETY: inside the page and aligned, as was checked, and mapped as long as `self` lives.
+        unsafe { AtomicU64::from_ptr(self.page.as_ptr().add(offset as usize).cast()) }
+    }
+}
+
+impl Drop for Channels {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of_file`, and no reference to a word outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.page.as_ptr().cast(), CHANNELS_BYTES as usize) };
+    }
+}
 
 /// A channel that is taken for longer is taken for broken: a write call's bytes need a sixth of that at most.
 const BACKLOG_NS_MAX: u64 = 1_000_000_000;

@@ -1,26 +1,18 @@
 //! The recorder of a build with the feature `record`.
 
-use crate::persist::LINE;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use super::places::{RegionKey, add_mapping, each_place, lock, path_of, region_of, remove_mappings};
+use crate::copying::persist::LINE;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
-
-/// A file, whatever it is called and however often it is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RegionKey {
-    /// Device the file is on.
-    pub device: u64,
-    /// Its inode number there.
-    pub inode: u64,
-}
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,20 +122,9 @@ struct State {
 
 /// What the kernel writes whole.
 const PAGE: u64 = 4096;
-/// What reaches the medium together at the least.
-pub(super) const WORD: u64 = 8;
-
-pub(super) struct Mapped {
-    len: usize,
-    pub(super) region: RegionKey,
-    pub(super) path: PathBuf,
-    offset: u64,
-}
-
 static SESSION: Mutex<()> = Mutex::new(());
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<Option<State>> = Mutex::new(None);
-static MAPPED: Mutex<BTreeMap<usize, Mapped>> = Mutex::new(BTreeMap::new());
 
 /// The one recorder of the process. Recording ends when it is taken or dropped.
 pub struct Recorder {
@@ -192,11 +173,6 @@ fn stop() -> Option<Recording> {
     lock(&STATE).take().map(|state| state.recording)
 }
 
-/// A test that failed while it recorded must not fail the next one.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
 fn read_below(path: &Path, base: &mut Vec<BaseFile>) -> io::Result<()> {
     let kind = std::fs::symlink_metadata(path)?;
     if kind.is_dir() {
@@ -242,16 +218,6 @@ fn used(bytes: &[u8]) -> usize {
         let end = bytes.len().min((last + 1) * PIECE);
         bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1)
     })
-}
-
-pub(super) fn region_of(file: BorrowedFd<'_>) -> RegionKey {
-    let stat = rustix::fs::fstat(file).expect("a recorded descriptor is open");
-    RegionKey { device: stat.st_dev, inode: stat.st_ino }
-}
-
-pub(super) fn path_of(file: BorrowedFd<'_>) -> PathBuf {
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    std::fs::read_link(link).expect("/proc names a recorded descriptor")
 }
 
 fn thread_number() -> u64 {
@@ -309,23 +275,6 @@ pub fn follow_each_event(follow: Option<Box<dyn FnMut()>>) {
     FOLLOWER.with(|follower| *follower.borrow_mut() = follow);
 }
 
-/// Calls `note` with each (mapping, file offset, address, length) that `ptr..ptr+len` is mapped from.
-pub(super) fn each_place(ptr: *const u8, len: usize, mut note: impl FnMut(&Mapped, u64, usize, usize)) {
-    if len == 0 {
-        return;
-    }
-    let mapped = lock(&MAPPED);
-    let (start, end) = (ptr as usize, ptr as usize + len);
-    let before = mapped.range(..=start).next_back().map_or(start, |(base, _)| *base);
-    for (base, place) in mapped.range(before..end) {
-        let from = start.max(*base);
-        let to = end.min(base + place.len);
-        if from < to {
-            note(place, place.offset + (from - base) as u64, from, to - from);
-        }
-    }
-}
-
 /// The same with (region, file offset, address, length) of the files that are followed.
 fn with_places(ptr: *const u8, len: usize, mut note: impl FnMut(&mut State, RegionKey, u64, usize, usize)) {
     if len == 0 {
@@ -357,7 +306,7 @@ pub(crate) fn on_store(dst: *const u8, len: usize) {
 unsafe fn bytes_at(memory: *const u8, len: usize) -> Box<[u8]> {
     let mut bytes = vec![0; len].into_boxed_slice();
     // SAFETY: the caller's promise.
-    let left = unsafe { crate::arch::copy(bytes.as_mut_ptr(), memory, len) };
+    let left = unsafe { crate::copying::arch::copy(bytes.as_mut_ptr(), memory, len) };
     debug_assert_eq!(left, 0);
     bytes
 }
@@ -386,15 +335,12 @@ pub(crate) fn on_sync(ptr: *const u8, len: usize) {
 }
 
 pub(crate) fn on_map(base: *const u8, len: usize, file: BorrowedFd<'_>, offset: u64) {
-    on_unmap(base, len);
-    let place = Mapped { len, region: region_of(file), path: path_of(file), offset };
-    lock(&MAPPED).insert(base as usize, place);
+    add_mapping(base, len, file, offset);
     on_open(file);
 }
 
 pub(crate) fn on_unmap(base: *const u8, len: usize) {
-    let (start, end) = (base as usize, base as usize + len);
-    lock(&MAPPED).retain(|base, place| base + place.len <= start || *base >= end);
+    remove_mappings(base, len);
 }
 
 pub(crate) fn on_create(file: BorrowedFd<'_>) {

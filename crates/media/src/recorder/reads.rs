@@ -4,8 +4,8 @@
 //! a mapping is seen as stores are; one with a call of the kernel has to be told
 //! ([`record_file_read`]).
 
-use super::live::{RegionKey, WORD, each_place, path_of, region_of};
-use crate::persist::LINE;
+use super::places::{RegionKey, WORD, each_place, path_of, region_of};
+use crate::copying::persist::LINE;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -6,8 +6,8 @@
 //! So mappings are aligned here, always, and the daemon collapses memory when it makes it. A kernel that cannot,
 //! or has no such page left, leaves small ones: nothing depends on it but speed.
 
+use super::pages::reserve;
 use crate::error::MediaError;
-use crate::window::reserve;
 use std::ops::Range;
 use std::ptr::NonNull;
 

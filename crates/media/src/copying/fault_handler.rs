@@ -1,9 +1,9 @@
 //! A SIGSEGV/SIGBUS handler for programs that have none of their own: the daemon, tests, the simulator.
 //!
-//! The preload door installs its own, which asks [`crate::user_copy::recover`] in the same way and keeps the
+//! The preload door installs its own, which asks [`crate::copying::user_copy::recover`] in the same way and keeps the
 //! application's handlers behind it.
 
-use crate::user_copy::recover;
+use crate::copying::user_copy::recover;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 

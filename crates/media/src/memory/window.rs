@@ -3,16 +3,16 @@
 //! The operation log is a ring of segment files; its client maps them in order, and the first ones once more
 //! behind the last, so that every entry is one contiguous range.
 
+use super::pages::{Protection, share_flags, touch};
 use crate::error::MediaError;
-use crate::huge::reserve_for;
-use crate::mapping::{Protection, file_len, share_flags, touch};
+use crate::files::create::file_len;
+use crate::memory::huge::reserve_for;
+use crate::memory::shared::SharedMemory;
 use crate::recorder;
-use crate::shared::SharedMemory;
 use cuesta_format::Medium;
 use rustix::fd::AsFd;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::MapFlags;
 use std::ops::Deref;
-use std::ptr::{NonNull, null_mut};
 
 /// Reserved addresses; an access to a part where nothing was mapped answers a fault.
 #[derive(Debug)]
@@ -86,14 +86,4 @@ impl Drop for Window {
         // SAFETY: the whole range was reserved by us, and no accessor outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.memory.as_ptr().cast(), len) };
     }
-}
-
-/// Takes `len` bytes of address space that hold nothing yet.
-pub(crate) fn reserve(len: usize) -> Result<NonNull<u8>, MediaError> {
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: the kernel picks the address, so no memory in use is replaced.
-    let base = unsafe { rustix::mm::mmap_anonymous(null_mut(), len, ProtFlags::empty(), flags) }
-        .map_err(MediaError::system("reserve addresses"))?;
-    NonNull::new(base.cast::<u8>())
-        .ok_or(MediaError::System { action: "reserve addresses", errno: rustix::io::Errno::NOMEM })
 }

@@ -3,7 +3,7 @@
 //! With the feature `record`, every store, flush and fence made through this crate is noted while a
 //! recorder is installed; without it, the functions here are empty. Addresses are turned into places in
 //! files by a table of mappings, so two mappings of one file (the client's and the daemon's) are one region,
-//! and code that stores through raw pointers with [`crate::persist`] is seen as well.
+//! and code that stores through raw pointers with [`crate::copying::persist`] is seen as well.
 //!
 //! The model: a store may survive a crash from the moment it is made; it must survive once a [`Event::Flush`]
 //! of its lines and then a [`Event::Fence`] of the same thread follow. Making a file is several steps, and each is an
@@ -16,9 +16,13 @@
 #[cfg(feature = "record")]
 mod live;
 #[cfg(feature = "record")]
+mod places;
+#[cfg(feature = "record")]
 mod reads;
 #[cfg(feature = "record")]
 pub use live::*;
+#[cfg(feature = "record")]
+pub use places::RegionKey;
 #[cfg(feature = "record")]
 pub use reads::*;
 

@@ -1,61 +1,20 @@
 //! A file mapped whole (or a range of it), shared with whoever else maps it.
 
-use crate::called;
-use crate::device;
+use super::huge::{self, HUGE_PAGE_BYTES};
+use super::node::{self, Node};
+use super::pages::{Protection, map, share_flags, touch};
+use super::shared::SharedMemory;
 use crate::error::MediaError;
-use crate::huge::{self, HUGE_PAGE_BYTES};
-use crate::node::{self, Node};
+use crate::files::create::{allocate, create_allocated, file_len};
 use crate::recorder;
-use crate::shared::SharedMemory;
 use cuesta_format::Medium;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{Advice, MapFlags};
 use std::ffi::c_void;
-use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
-
-/// What the name of a file ends in until it is whole; a maker that was killed leaves one such, see [`create_allocated`].
-pub const UNFINISHED_EXTENSION: &str = "unfinished";
-
-/// Maps part of a file.
-///
-/// # Safety
-/// With `MapFlags::FIXED` the range at `place` is the caller's to replace.
-unsafe fn map(
-    place: *mut c_void,
-    len: usize,
-    protection: Protection,
-    flags: MapFlags,
-    file: impl AsFd,
-    offset: u64,
-) -> Result<NonNull<u8>, MediaError> {
-    // SAFETY: the caller's promise.
-    let base = unsafe { rustix::mm::mmap(place, len, protection.flags(), flags, file, offset) }
-        .map_err(MediaError::system("map file"))?;
-    NonNull::new(base.cast())
-        .ok_or(MediaError::System { action: "map file", errno: rustix::io::Errno::NOMEM })
-}
-
-/// What a mapping allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protection {
-    /// Loads only.
-    ReadOnly,
-    /// Loads and stores.
-    ReadWrite,
-}
-
-impl Protection {
-    pub(crate) fn flags(self) -> ProtFlags {
-        match self {
-            Protection::ReadOnly => ProtFlags::READ,
-            Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
-        }
-    }
-}
 
 /// A mapped range of a file. Unmapped on drop; needs no descriptor once made.
 #[derive(Debug)]
@@ -238,133 +197,4 @@ impl Drop for Mapping {
         // mapped cannot fail for a reason anybody could act on.
         let _ = unsafe { rustix::mm::munmap(self.memory.as_ptr().cast(), len) };
     }
-}
-
-/// Creates a file of allocated zeros (mode 0600) that survives a crash from then on, its name included. It has its
-/// name only once it is whole: whoever is killed in the middle, or finds no room, leaves no part of it under `path`.
-pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
-    create_whole(path, |file| {
-        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)
-            .map_err(MediaError::system("allocate file"))
-    })
-}
-
-/// Creates a file of `len` zeros (mode 0600) that takes no room yet, whole and durably as [`create_allocated`]: it
-/// gets its room step by step, see [`Mapping::provide`].
-pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
-    create_whole(path, |file| rustix::fs::ftruncate(file, len).map_err(MediaError::system("size new file")))
-}
-
-/// Creates a file of zeros as [`create_allocated`], for medium `block`: the disk has written all of it, so that what is stored
-/// there later is written where it lies, and needs no change of the file's own description.
-pub fn create_written(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
-    create_whole(path, |file| {
-        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)
-            .map_err(MediaError::system("allocate file"))?;
-        called::write_zeros(file.as_fd(), 0, len)
-    })
-}
-
-/// Gives a file that was cut short its length again, with zeros on the medium where it lacks them: who has it mapped finds them there.
-/// Says whether it was short.
-pub fn lengthen(file: impl AsFd, len: u64) -> Result<bool, MediaError> {
-    let found = file_len(file.as_fd())?;
-    if found >= len {
-        return Ok(false);
-    }
-    called::write_zeros(file.as_fd(), found, len - found)?;
-    rustix::fs::fsync(&file).map_err(MediaError::system("sync lengthened file"))?;
-    recorder::on_set_len(file.as_fd(), len);
-    Ok(true)
-}
-
-/// Creates a file (mode 0600) that is what `size` makes of it, whole and durably as [`create_allocated`].
-pub fn create_whole(
-    path: &Path,
-    size: impl FnOnce(&OwnedFd) -> Result<(), MediaError>,
-) -> Result<OwnedFd, MediaError> {
-    let unfinished = path.with_extension(UNFINISHED_EXTENSION);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let file = rustix::fs::open(&unfinished, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(MediaError::system("create file"))?;
-    recorder::on_create(file.as_fd());
-    let finished = size(&file)
-        .and_then(|()| rustix::fs::fsync(&file).map_err(MediaError::system("sync new file")))
-        .and_then(|()| {
-            recorder::on_set_len(file.as_fd(), file_len(file.as_fd())?);
-            rustix::fs::renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE)
-                .map_err(MediaError::system("create file"))
-        });
-    if let Err(error) = finished {
-        // The error to report is the first one; a file left behind is replaced by the next one.
-        let _ = remove(&unfinished);
-        return Err(error);
-    }
-    recorder::on_rename(file.as_fd());
-    if let Err(error) = sync_parent(path) {
-        // Left behind, it would be in the way of the next one of that name.
-        let _ = remove(path);
-        return Err(error);
-    }
-    Ok(file)
-}
-
-/// Removes a file. What has it open or mapped keeps it; that it is gone is durable once its folder is synced.
-pub fn remove(path: &Path) -> io::Result<()> {
-    rustix::fs::unlink(path)?;
-    recorder::on_remove(path);
-    Ok(())
-}
-
-/// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes. A device has all of its.
-fn allocate(file: impl AsFd, offset: u64, len: u64) -> Result<(), MediaError> {
-    if device::is_of_bytes(file.as_fd())? {
-        return Ok(());
-    }
-    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
-        .map_err(MediaError::system("allocate file"))?;
-    rustix::fs::fsync(&file).map_err(MediaError::system("sync allocated file"))
-}
-
-/// Makes the name of a file durable.
-pub(crate) fn sync_parent(path: &Path) -> Result<(), MediaError> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::open(parent, flags, Mode::empty()).map_err(MediaError::system("open directory"))?;
-    rustix::fs::fsync(&directory).map_err(MediaError::system("sync directory"))
-}
-
-pub(crate) fn file_len(file: BorrowedFd<'_>) -> Result<u64, MediaError> {
-    let stat = rustix::fs::fstat(file).map_err(MediaError::system("examine file"))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => device::len(stat.st_rdev),
-        _ => Ok(stat.st_size as u64),
-    }
-}
-
-/// Mapping flags of a medium; on `pmem` the kernel must promise that flushed stores need no fsync (MAP_SYNC).
-pub(crate) fn share_flags(medium: Medium) -> Result<MapFlags, MediaError> {
-    match medium {
-        Medium::Memory | Medium::Block => Ok(MapFlags::SHARED),
-        Medium::Pmem if crate::arch::CAN_PERSIST => Ok(MapFlags::SHARED_VALIDATE | MapFlags::SYNC),
-        Medium::Pmem => Err(MediaError::Unsupported(medium)),
-    }
-}
-
-/// Touches every page, so that no later access pays for it.
-///
-/// # Safety
-/// The range is mapped with `protection`, on page boundaries.
-pub(crate) unsafe fn touch(base: *mut u8, len: usize, protection: Protection) -> Result<(), MediaError> {
-    let advice = match protection {
-        Protection::ReadOnly => Advice::LinuxPopulateRead,
-        Protection::ReadWrite => Advice::LinuxPopulateWrite,
-    };
-    // SAFETY: populating changes no contents.
-    unsafe { rustix::mm::madvise(base.cast::<c_void>(), len, advice) }
-        .map_err(MediaError::system("touch mapped pages"))
 }

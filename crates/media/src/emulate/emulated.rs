@@ -6,20 +6,15 @@
 //! costs one comparison more. To look at the clock takes time, too, by which the wait is shorter.
 //!
 //! Policy, the same for reads and writes: bytes go one behind the other over a channel, one for each direction, which
-//! all processes of a store share ([`channel`]), and meanwhile the latency runs. A read waits for both. A long write waits
+//! all processes of a store share (`channel.rs`), and meanwhile the latency runs. A read waits for both. A long write waits
 //! for its bytes where it is made; those of short ones are paid for by the next fence of the process, which waits for the latency as well:
 //! so the clock is not read for each of them.
 //!
 //! What is not played: caches (each read is taken to miss them), the 256 bytes that real modules write at least, and
 //! that reads and writes get in each other's way there.
 
-pub mod calibrate;
-mod channel;
-
+use super::channel::{CHANNELS_BYTES, Channels, take, transfer_ns};
 use crate::error::MediaError;
-use crate::mapping::{Mapping, Protection};
-use channel::{take, transfer_ns};
-use cuesta_format::Medium;
 use cuesta_format::emulation::Profile;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -27,8 +22,6 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of the memory that the processes of a store share for this.
-pub const CHANNELS_BYTES: u64 = 4096;
 /// Where in it is until when the channel is taken, of each direction: in nanoseconds of the machine's monotonic clock.
 const READ_OFFSET: u64 = 0;
 const WRITE_OFFSET: u64 = 64;
@@ -40,7 +33,7 @@ const TIMED_BYTES_MIN: usize = 1024;
 #[derive(Debug)]
 pub struct Emulated {
     profile: Profile,
-    channels: Mapping,
+    channels: Channels,
     /// Bytes of short writes that no fence has paid for yet. Another thread's may pay: the sum is right.
     unpaid_bytes: AtomicU64,
     /// How much longer a wait takes than until its deadline, of what looking at the clock takes.
@@ -68,8 +61,7 @@ fn late_ns() -> u64 {
 impl Emulated {
     /// One whose channels others may share: they are in `channels`, which holds [`CHANNELS_BYTES`].
     pub fn new(profile: Profile, channels: impl AsFd) -> Result<Arc<Emulated>, MediaError> {
-        let (protection, medium) = (Protection::ReadWrite, Medium::Memory);
-        let channels = Mapping::of_file(channels, 0, CHANNELS_BYTES, protection, medium, true)?;
+        let channels = Channels::of_file(channels)?;
         let unpaid_bytes = AtomicU64::new(0);
         Ok(Arc::new(Emulated { profile, channels, unpaid_bytes, late_ns: late_ns() }))
     }
@@ -95,10 +87,10 @@ impl Emulated {
 
     /// When an access that began at `began_ns` is over, as far as its bytes go.
     fn transferred_ns(&self, offset: u64, began_ns: u64, bytes: u64, mb_s: u64) -> u64 {
-        match self.channels.atomic_u64(offset) {
-            Ok(free_ns) if mb_s > 0 && bytes > 0 => take(free_ns, began_ns, transfer_ns(bytes, mb_s)),
-            _ => began_ns,
+        if mb_s == 0 || bytes == 0 {
+            return began_ns;
         }
+        take(self.channels.word(offset), began_ns, transfer_ns(bytes, mb_s))
     }
 
     fn read_deadline_ns(&self, began_ns: u64, bytes: u64) -> u64 {
@@ -159,6 +151,8 @@ impl Emulated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Mapping;
+    use cuesta_format::Medium;
 
     const PROFILE: Profile = Profile { read_ns: 300, write_ns: 90, read_mb_s: 1000, write_mb_s: 500 };
 
@@ -210,7 +204,7 @@ mod tests {
         let (emulated, memory, other) = (played(PROFILE), make("played"), make("other"));
         memory.emulate(&emulated);
         let unpaid = || emulated.unpaid_bytes.load(Ordering::Relaxed);
-        let is_used = |offset| emulated.channels.atomic_u64(offset).unwrap().swap(0, Ordering::Relaxed) != 0;
+        let is_used = |offset| emulated.channels.word(offset).swap(0, Ordering::Relaxed) != 0;
         for (memory, is_played) in [(&other, false), (&memory, true)] {
             memory.write_through(0, &[1; 100]).unwrap();
             memory.write(200, &[1; 50]).unwrap();

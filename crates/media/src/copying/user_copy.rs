@@ -4,7 +4,7 @@
 //! every access goes through assembly routines of known addresses; the SIGSEGV/SIGBUS handler of the door
 //! asks [`recover`] where to go on, and the routine returns how much it left undone.
 
-use crate::arch;
+use crate::copying::arch;
 use core::marker::PhantomData;
 
 /// The application's memory could not be read or written; this many bytes had been copied.

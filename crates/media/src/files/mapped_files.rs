@@ -2,11 +2,12 @@
 //!
 //! Such a file is in use as long as somebody has it mapped, whether the program or the session for it, and however that
 //! ends. So that this can be seen, everybody maps an open file description of his own with a mark on it: a mapping keeps its
-//! description, and the description keeps the mark ([`crate::byte_locks`]). Who wants the file for itself claims the
+//! description, and the description keeps the mark ([`crate::files::byte_locks`]). Who wants the file for itself claims the
 //! marked byte, which fails while there are marks.
 
-use crate::owner_rights::as_owner;
-use crate::{byte_locks, recorder};
+use super::byte_locks;
+use crate::files::owner_rights::as_owner;
+use crate::recorder;
 use cuesta_format::geometry::MAPPED_FOLDER;
 use cuesta_format::{InodeNumber, Medium};
 use rustix::fd::{AsFd, OwnedFd};

@@ -1,19 +1,19 @@
 //! Mapped memory that several threads and processes use at once, behind checked accessors.
 //!
 //! Rust's references promise that nobody else writes; a mapped file cannot keep that. So no `&[u8]` to it is
-//! ever made here: bytes move by assembly copies ([`crate::persist`]), which the compiler treats as foreign
+//! ever made here: bytes move by assembly copies ([`crate::copying::persist`]), which the compiler treats as foreign
 //! code and which may be torn when somebody writes the same bytes, and control words are reached as atomics.
 //! Who may write which bytes when is the caller's protocol (reservations of the log, the digest's own
 //! blocks); breaking it garbles file contents, which checksums catch, but not memory safety.
 
-use crate::called;
+use super::pages::Protection;
+use crate::copying::persist;
+use crate::copying::user_copy::{Fault, UserSlice, UserSliceMut};
+use crate::disk::called;
 use crate::emulate::Emulated;
 use crate::error::AccessError;
-use crate::mapping::Protection;
-use crate::persist;
+use crate::memory::unsynced::{self, Unsynced};
 use crate::recorder;
-use crate::unsynced::{self, Unsynced};
-use crate::user_copy::{Fault, UserSlice, UserSliceMut};
 use cuesta_format::Medium;
 use cuesta_format::entry::Crc32c;
 use rustix::fd::AsFd;
@@ -162,7 +162,7 @@ impl SharedMemory {
         let src = self.range(offset, len)?;
         recorder::on_read(src, len);
         // SAFETY: `dst` is ours, `src` is in range; torn bytes are the caller's protocol (module comment).
-        let copy = move || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        let copy = move || unsafe { crate::copying::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         let left = self.as_read(len, copy);
         Ok(Fault::check(len, left)?)
     }
@@ -188,7 +188,7 @@ impl SharedMemory {
         let src = self.range(offset, len)?;
         recorder::on_read(src, len);
         // SAFETY: `UserSliceMut::new` promised that the destination may be written or faults.
-        let copy = move || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        let copy = move || unsafe { crate::copying::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         let left = self.as_read(len, copy);
         Ok(Fault::check(len, left)?)
     }
@@ -220,7 +220,7 @@ impl SharedMemory {
     }
 
     /// As [`SharedMemory::write_through`], for memory that is a `file` from its beginning on: by calls, which change the blocks
-    /// they write and no others ([`crate::called`]).
+    /// they write and no others ([`crate::disk::called`]).
     pub fn write_by_calls(&self, file: impl AsFd, offset: u64, src: &[u8]) -> Result<(), AccessError> {
         let dst = self.writable(offset, src.len())?;
         let mut outcome = Ok(());

@@ -1,10 +1,10 @@
 //! Writing to a disk past the kernel's pages, from mapped memory: what is written is durable, and costs the disk's time alone.
 
-use crate::aio::{Queue, Request};
+use crate::disk::aio::{Queue, Request};
+use crate::disk::vigil::Vigil;
 use crate::error::{AccessError, MediaError};
+use crate::memory::shared::SharedMemory;
 use crate::recorder;
-use crate::shared::SharedMemory;
-use crate::vigil::Vigil;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -7,8 +7,8 @@
 //! files are their owner's alone: such a descriptor is not opened again for more by `/proc/self/fd`. A process that acts for
 //! another user for a while, and may go back, acts as the folder's owner here.
 
-use crate::byte_locks;
-use crate::owner_rights::{as_owner, give_to_owner};
+use crate::files::byte_locks;
+use crate::files::owner_rights::{as_owner, give_to_owner};
 use cuesta_format::InodeNumber;
 use cuesta_format::control::{
     MARKS_OFFSET, OPENER_MARK, PASSED_MARKS, PATH_SUFFIX, SERVED_MARK, WRITER_MARKS,

@@ -12,14 +12,14 @@
 //! On medium `block` no instruction makes a store durable: what is here only stores and orders, as on `memory`, and the
 //! kernel is asked by [`crate::SharedMemory::fence`] and [`crate::SharedMemory::sync`].
 
-use crate::arch::{self, Summing};
+use crate::copying::arch::{self, Summing};
 use crate::planted;
 use crate::recorder;
 use cuesta_format::entry::Crc32c;
 use cuesta_format::{Medium, PersistenceDomain};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-pub use crate::arch::LINE;
+pub use crate::copying::arch::LINE;
 
 /// On medium `memory`, copies this long go past the caches. Measured with bytes that are not zero, which memory takes
 /// twice as fast (docs/decisions/0005): in a ring of 64 MiB, 16 KiB cost 580 ns through the cache and 690 past it,
@@ -87,7 +87,7 @@ fn needs_write_back(medium: Medium) -> bool {
 ///
 /// # Safety
 /// `dst..dst+len` is mapped writable, and `src..src+len` readable; either may fault if a handler that calls
-/// [`crate::user_copy::recover`] is installed. Other threads and processes may access both meanwhile: the
+/// [`crate::copying::user_copy::recover`] is installed. Other threads and processes may access both meanwhile: the
 /// copy is made by assembly the compiler assumes nothing about, and may then be torn at any byte.
 #[inline]
 pub unsafe fn store(dst: *mut u8, src: *const u8, len: usize) -> usize {

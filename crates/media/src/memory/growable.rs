@@ -5,12 +5,12 @@
 //! length, so that a small `set_len` is not a system call on the allocator each time, and a full medium is an
 //! error of `set_len`, never a SIGBUS.
 
-use crate::called;
+use super::pages::{Protection, reserve, share_flags};
+use crate::disk::called;
 use crate::error::MediaError;
-use crate::mapping::{Protection, file_len, share_flags, sync_parent};
+use crate::files::create::{file_len, sync_parent};
+use crate::memory::shared::SharedMemory;
 use crate::recorder;
-use crate::shared::SharedMemory;
-use crate::window::reserve;
 use cuesta_format::Medium;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags};

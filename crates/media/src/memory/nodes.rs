@@ -5,34 +5,20 @@
 //!
 //! rustix has none of it, and the calls are made as in `aio`.
 
-use crate::mapping::{Mapping, Protection};
-use crate::shared::SharedMemory;
+use super::mapping::Mapping;
+use super::node::Node;
+use super::pages::Protection;
 use cuesta_format::Medium;
 use rustix::fd::AsFd;
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::ptr::null_mut;
 use syscalls::{Sysno, raw_syscall};
 
-/// The kernel numbers at most so many nodes (`CONFIG_NODES_SHIFT` is 10 at most).
-const NODES_MAX: u32 = 1024;
-/// `MPOL_PREFERRED`: another node, where this one is full.
-const PREFERRED: usize = 1;
 /// `MPOL_F_NODE | MPOL_F_ADDR`: the node of the page at an address.
 const NODE_OF_ADDRESS: usize = 1 | 2;
 /// Where the processor that a process last ran on is in `/proc/PID/stat`, counted from the field behind the program's name.
 const STAT_PROCESSOR: usize = 39 - 3;
-
-/// A memory node, as the kernel numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Node(pub u32);
-
-impl fmt::Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The nodes a program can run on, if the machine has several nodes; else none.
 #[derive(Clone, Debug, Default)]
@@ -121,23 +107,10 @@ fn last_processor(stat: &str) -> Option<u32> {
     fields.split_ascii_whitespace().nth(STAT_PROCESSOR)?.parse().ok()
 }
 
-/// Has the file that is mapped get the memory it has not got yet from a node, while that has some. A tmpfs remembers it with the file.
-pub(crate) fn prefer(memory: &SharedMemory, node: Node) {
-    if node.0 >= NODES_MAX {
-        return;
-    }
-    let mut nodes = [0_u64; NODES_MAX as usize / 64];
-    nodes[node.0 as usize / 64] = 1 << (node.0 % 64);
-    // SAFETY: the range is mapped, of which no byte changes, and the kernel reads the set of nodes (one bit less than is said).
-    unsafe {
-        let (start, len, bits) = (memory.as_ptr(), memory.len(), NODES_MAX + 1);
-        raw_syscall!(Sysno::mbind, start, len, PREFERRED, nodes.as_ptr(), bits, 0)
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::node::NODES_MAX;
 
     #[test]
     fn one_node_is_as_none() {

@@ -1,0 +1,15 @@
+//! Writes to a disk by calls, past mappings.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `aio.rs` | writes that the kernel has taken, and those that are done |
+//! | `called.rs` | mapped files that are written by calls |
+//! | `direct.rs` | writes past the page cache |
+//! | `vigil.rs` | waiting for a disk on a processor that stays awake |
+//!
+//! The room does not know logs and arenas.
+
+pub(crate) mod aio;
+pub(crate) mod called;
+pub(crate) mod direct;
+pub(crate) mod vigil;
