@@ -3,11 +3,10 @@
 //! Nobody lists them. While a model runs, each ordering stronger than relaxed and each named check it comes by is
 //! noted; each is a mistake that could have been made there.
 
+use loom::sync::atomic::Ordering;
 use std::collections::BTreeSet;
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, OnceLock};
-
-use crate::Ordering;
 
 /// Names the mistake a process makes.
 pub(crate) const VARIABLE: &str = "CUESTA_MODEL_MISTAKE";

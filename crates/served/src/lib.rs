@@ -4,23 +4,13 @@
 //! word. A process of any other user has none. It asks, by a socket of its own, and the daemon does what it asks with
 //! the rights the kernel says it has: nothing of the store is ever in its memory but the bytes it was answered.
 //!
-//! | file | idea |
+//! | room | idea |
 //! |---|---|
-//! | `protocol` | what may be asked: calls, on paths and on open files |
-//! | `frames` | messages over the socket, one descriptor beside them |
+//! | `protocol` | requests and responses, and how they travel over a socket |
+//! | `asking` | the asking end, in the process of the other user |
+//! | `answering` | the answering end, in the daemon |
 //! | `ring` | calls by shared memory, beside the socket |
-//! | `asking` | how a call gets its answer, from one daemon or the next |
-//! | `content` | bytes between the application's memory and messages |
-//! | `client`, `open_file` | the asking end, in the process of the other user |
-//! | `server` | the answering end: sockets, threads, limits |
-//! | `serving` | the thread of a connection |
-//! | `connection` | one process: who it is, what it has open, and what each request does |
-//! | `call`, `callers` | calls that are executed exactly once, whichever daemons they are asked of |
-//! | `files` | open files, which live as long as any process has their token |
-//! | `shipped` | operations that sessions send, on files that several of them change: both ends |
-//! | `sending` | descriptors that are on their way to processes |
-//! | `limits`, `accounts`, `complaints` | how much of the daemon and of its log each user may have, and has |
-//! | `kept` | what is known of them, where the next daemon finds it |
+//! | `shares` | how much of the daemon and of its log each user may have, and has |
 //!
 //! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
 //! is inherited by fork and exec, and the kernel counts who has it. Whoever holds it may use the file; when nobody
@@ -34,30 +24,16 @@
 //! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
 //! process. Nothing here decides about permissions, but who asks.
 
-mod accounts;
+mod answering;
 mod asking;
-mod call;
-mod callers;
-mod client;
-mod complaints;
-mod connection;
-mod content;
-mod files;
-mod frames;
-mod kept;
-mod limits;
-mod open_file;
-mod peer;
 mod protocol;
 mod ring;
-mod sending;
-mod server;
-mod serving;
-mod shipped;
+mod shares;
 
-pub use call::{Once, OwnSession};
-pub use client::{Client, Holder};
-pub use limits::Limits;
-pub use open_file::OpenFile;
-pub use protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
-pub use server::{Listener, Server, StartError};
+pub use answering::server::{Listener, Server, StartError};
+pub use asking::client::{Client, Holder};
+pub use asking::open_file::OpenFile;
+pub use protocol::call::OwnSession;
+pub use protocol::messages::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+pub use protocol::once::Once;
+pub use shares::limits::Limits;

@@ -3,9 +3,10 @@
 //! No lock is held across a call. What the socket is needed for (starting a lane, noticing that the daemon is gone) is the
 //! caller's.
 
-use crate::call::{Call, Numbers, Once};
-use crate::content::Content;
-use crate::protocol::{Request, Response};
+use crate::asking::content::Content;
+use crate::protocol::call::{Call, Numbers};
+use crate::protocol::messages::{Request, Response};
+use crate::protocol::once::Once;
 use crate::ring::free::FreeLanes;
 use crate::ring::lane::ClientEnd;
 use crate::ring::layout::{

@@ -4,10 +4,9 @@
 //! request is copied out before it is decoded. A client that breaks the protocol has its connection closed. The ring's
 //! memory cannot shrink, and it is given back to the kernel when the connection ends, even if the client keeps it mapped.
 
-use crate::accounts::{Accounts, Holder, Resource, Share};
-use crate::call::Call;
-use crate::connection::{Connection, InHand};
-use crate::protocol::Response;
+use crate::answering::connection::{Connection, InHand};
+use crate::protocol::call::Call;
+use crate::protocol::messages::Response;
 use crate::ring::lane::{Broken, DaemonEnd};
 use crate::ring::layout::{
     ANSWER_BYTES, BYTES, LANES, LENGTH_BYTES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG,
@@ -15,6 +14,8 @@ use crate::ring::layout::{
 };
 use crate::ring::placement::{Place, Placement};
 use crate::ring::policy::{DAEMON_SLEEP, QUICK_AFTER_SLEEP, look};
+use crate::shares::accounts::{Accounts, Holder, Share};
+use crate::shares::resource::Resource;
 use cuesta_format::{LogDependency, Medium};
 use cuesta_libfs::Error;
 use cuesta_media::wait;

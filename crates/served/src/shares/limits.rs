@@ -1,9 +1,9 @@
-//! How much of the daemon other users may have: the policy. [`crate::accounts`] keeps count, `docs/limits.md` lists all.
+//! How much of the daemon other users may have: the policy. [`crate::shares::accounts`] keeps count, `docs/limits.md` lists all.
 //!
 //! The store's owner and root are not counted here: what other users may have together ends well below what the daemon
 //! has, and the rest is theirs.
 
-use crate::accounts::Resource;
+use super::resource::Resource;
 use crate::ring::RING_BYTES;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! A request as it is sent: alone, or behind what makes sure that it is executed exactly once ([`cuesta_format::call_tag`]).
 
-use crate::protocol::Request;
+use super::messages::Request;
+use super::once::Once;
 use cuesta_format::{CallTag, CallerId, LogDependency};
 use cuesta_libfs::Error;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
@@ -11,21 +12,6 @@ use std::sync::{Arc, OnceLock};
 
 /// The slot of calls by the socket, of which there is one at a time. That of a lane follows by its number.
 const SOCKET_SLOT: u16 = 0;
-
-/// Which of its caller's calls a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Once {
-    /// The caller, in the first call of a connection.
-    pub caller: Option<CallerId>,
-    /// The slot: which of its calls in flight.
-    pub slot: u16,
-    /// Each call of a slot has a larger number than the one before, at most [`CallTag::NUMBER_MAX`].
-    pub number: u64,
-    /// It was asked for before, and not answered: it may have been executed.
-    pub again: bool,
-    /// It was sent behind this part of its sender's own log, which the disk may lack.
-    pub behind: Option<LogDependency>,
-}
 
 /// One message: a request, and before it a [`Request::Once`] if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +152,7 @@ impl Numbering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Place;
+    use crate::protocol::messages::Place;
 
     const ONCE: Once =
         Once { caller: Some(CallerId([9; 16])), slot: 3, number: 7, again: true, behind: None };

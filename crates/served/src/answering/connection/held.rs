@@ -1,6 +1,6 @@
 //! What a request is about, held for its length: an open file stays open, a session stays the same.
 
-use crate::files::File;
+use crate::answering::files::File;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Base, Client, Error, Target};
 use std::sync::Arc;

@@ -2,23 +2,20 @@
 //!
 //! One session does the work of all. It is begun when the first of them comes, and anew if it was ended.
 
-use crate::accounts::{Accounts, Resource, Share};
-use crate::callers::Callers;
-use crate::complaints::{Complaint, Complaints};
-use crate::files::Files;
-use crate::kept::Kept;
-use crate::limits::Limits;
-use crate::serving;
+use crate::answering::files::Files;
+use crate::answering::kept::Kept;
+use crate::answering::serving;
+use crate::answering::shared::Shared;
+use crate::shares::accounts::{Accounts, Holder, Share};
+use crate::shares::complaints::Complaint;
+use crate::shares::limits::Limits;
+use crate::shares::resource::Resource;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
-use cuesta_format::wire;
-use cuesta_libfs::{Client, Error, Link, LinkError, SocketLink};
-use parking_lot::Mutex;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -34,55 +31,12 @@ const STACK_BYTES: usize = 512 << 10;
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// What concerns no user in particular is told of as this one's: it is nobody's number.
 const DAEMON: u32 = u32::MAX;
-/// What `cuesta status` calls the session.
-const PROGRAM: &str = "(served)";
-
 /// Why other users are not served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {path}: {source}")]
 pub struct StartError {
     path: String,
     source: io::Error,
-}
-
-/// The session's link. There is no next daemon to go on with: this process is the daemon.
-struct Inward(SocketLink);
-
-impl Link for Inward {
-    fn call(
-        &mut self,
-        request: &wire::Request,
-        files: &mut Vec<OwnedFd>,
-    ) -> Result<wire::Response, LinkError> {
-        self.0.call(request, files)
-    }
-
-    fn post(&mut self, request: &wire::Request) -> Result<bool, LinkError> {
-        self.0.post(request)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.0.descriptor()
-    }
-
-    fn replace_descriptor(&mut self, copy: OwnedFd) -> OwnedFd {
-        self.0.replace_descriptor(copy)
-    }
-
-    fn collect(&mut self, wait: bool) -> Result<Option<wire::Response>, LinkError> {
-        self.0.collect(wait)
-    }
-}
-
-/// What connections share.
-pub(crate) struct Shared {
-    /// Where SharedFS listens for its own user and root.
-    sharedfs: PathBuf,
-    session: Mutex<Option<Arc<Client>>>,
-    pub(crate) files: Files,
-    accounts: Arc<Accounts>,
-    pub(crate) complaints: Complaints,
-    pub(crate) callers: Arc<Callers>,
 }
 
 /// The socket, at its path for as long as this lives. Who comes before it is served waits.
@@ -97,26 +51,6 @@ pub struct Server {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
     threads: Vec<JoinHandle<()>>,
-}
-
-impl Shared {
-    /// The session.
-    pub(crate) fn client(&self) -> Result<Arc<Client>, Error> {
-        let mut session = self.session.lock();
-        if let Some(client) = session.as_ref().filter(|client| client.is_attached()) {
-            return Ok(Arc::clone(client));
-        }
-        let link = SocketLink::connect(self.sharedfs.as_os_str().as_bytes(), 0)?;
-        let client = Client::attach(Box::new(Inward(link)), PROGRAM)?;
-        client.tell_of_giving_up(|why| tracing::error!(why, "a call of another user's fails"));
-        Ok(Arc::clone(session.insert(for_callers(client))))
-    }
-}
-
-/// The session, ready to execute calls of processes.
-fn for_callers(client: Arc<Client>) -> Arc<Client> {
-    client.execute_for_callers();
-    client
 }
 
 impl std::fmt::Debug for Server {
@@ -161,14 +95,8 @@ impl Server {
         let fail = |source: io::Error| StartError { path: listener.path.display().to_string(), source };
         let (kept, found) = Kept::open(tier).map_err(fail)?;
         let accounts = Accounts::new(limits);
-        let shared = Arc::new(Shared {
-            sharedfs: sharedfs.to_owned(),
-            session: Mutex::new(None),
-            files: Files::new(kept, Arc::clone(&accounts)).map_err(fail)?,
-            accounts,
-            complaints: Complaints::default(),
-            callers: Arc::default(),
-        });
+        let files = Files::new(kept, Arc::clone(&accounts)).map_err(fail)?;
+        let shared = Arc::new(Shared::new(sharedfs.to_owned(), files));
         if !found.is_empty() {
             match shared.client() {
                 Ok(client) => shared.files.restore(&client, found),
@@ -187,9 +115,9 @@ impl Server {
         Ok(Server { shared, listener, threads })
     }
 
-    /// Has `session` execute the calls, as long as it is attached.
+    /// `session` executes the calls, as long as it is attached.
     pub fn serve_by(&self, session: Arc<Client>) {
-        *self.shared.session.lock() = Some(for_callers(session));
+        self.shared.use_session(session);
     }
 
     /// Nobody new is served from now on. Who is served already is until the store closes.
@@ -244,8 +172,8 @@ fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
             }
         };
         let Some(who) = serving::who(&socket) else { continue };
-        let holder = serving::holder(&who);
-        let take = |resource| shared.accounts.take(holder, resource, 1);
+        let holder = Holder::of(&who);
+        let take = |resource| shared.files.accounts().take(holder, resource, 1);
         let (Some(connection), Some(descriptor)) = (take(Resource::Connections), take(Resource::Descriptors))
         else {
             if let Some(left_out) = shared.complaints.is_told(Complaint::Connections, who.uid) {

@@ -6,12 +6,13 @@
 mod held;
 mod once;
 
-use crate::accounts::{Holder, Resource, Share};
-use crate::callers::Connected;
-use crate::files::File;
-use crate::limits::UNCOUNTED_BYTES;
-use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
-use crate::server::Shared;
+use crate::answering::callers::Connected;
+use crate::answering::files::File;
+use crate::answering::shared::Shared;
+use crate::protocol::messages::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::shares::accounts::{Holder, Share};
+use crate::shares::limits::UNCOUNTED_BYTES;
+use crate::shares::resource::Resource;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{
     CallingProcess, Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS,

@@ -1,14 +1,14 @@
 //! The thread of a connection: greets, takes requests from the socket, and makes the ring and the threads of its lanes.
 
-use crate::accounts::Holder;
-use crate::call::Call;
-use crate::complaints::Complaint;
-use crate::connection::{Answer, Connection, InHand};
-use crate::frames::{Bounds, FrameError, Frames};
-use crate::peer::{self, Peer};
-use crate::protocol::{Answered, Request, Response};
+use crate::answering::connection::{Answer, Connection, InHand};
+use crate::answering::peer::{self, Peer};
+use crate::answering::shared::Shared;
+use crate::protocol::call::Call;
+use crate::protocol::frames::{Bounds, FrameError, Frames};
+use crate::protocol::messages::{Answered, Request, Response};
 use crate::ring::daemon::Ring;
-use crate::server::Shared;
+use crate::shares::accounts::Holder;
+use crate::shares::complaints::Complaint;
 use cuesta_libfs::{Credentials, Error};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ use std::thread::Scope;
 
 /// Serves a process until it hangs up, or sends what is no request.
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
-    let holder = holder(&who);
+    let holder = Holder::of(&who);
     let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
     let process = peer::process(&socket);
     let peer = Arc::new(Peer { socket, process });
@@ -39,12 +39,6 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
     {
         tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
     }
-}
-
-/// For whom a process's share of the daemon counts.
-pub(crate) fn holder(who: &Credentials) -> Holder {
-    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
-    Holder { user: who.uid, is_trusted }
 }
 
 /// Whom a connection is served for, if it may be served at all.

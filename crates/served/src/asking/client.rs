@@ -1,10 +1,11 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
-use crate::asking::{Line, greet};
-use crate::call::{Numbering, Numbers, OwnSession};
-use crate::content::Content;
-use crate::open_file::OpenFile;
-use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
+use crate::asking::line::{Line, greet, unexpected};
+use crate::protocol::call::{Numbering, Numbers, OwnSession};
+
+use crate::asking::content::Content;
+use crate::asking::open_file::OpenFile;
+use crate::protocol::messages::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
 use crate::ring::client::Ring;
 use crate::ring::free::FreeLanes;
 use cuesta_format::wire::StoreTotals;
@@ -463,8 +464,4 @@ impl Client {
             _ => Err(unexpected()),
         }
     }
-}
-
-pub(crate) fn unexpected() -> Error {
-    Error::Daemon("the answer does not fit the request".into())
 }

@@ -9,8 +9,8 @@
 //! A call that fails takes no effect, so what it was answered need not be kept.
 
 use super::{Answer, Connection, InHand};
-use crate::call::Once;
-use crate::protocol::{Offset, Request, Response};
+use crate::protocol::messages::{Offset, Request, Response};
+use crate::protocol::once::Once;
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber};
 use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, behind, tagged, while_wanted};
 use cuesta_media::planted::{self, Death};

@@ -5,9 +5,10 @@
 //! The daemon's end is bounded ([`Bounds`]): a message that has begun must arrive in time, an answer must be taken in time, and
 //! the memory of both counts for the user at the other end before it is touched.
 
-use crate::accounts::{Accounts, Holder, Resource, Share};
-use crate::limits::UNCOUNTED_BYTES;
-use crate::protocol::{Answered, FRAME_BYTES_MAX, Response};
+use crate::protocol::messages::{Answered, FRAME_BYTES_MAX, Response};
+use crate::shares::accounts::{Accounts, Holder, Share};
+use crate::shares::limits::UNCOUNTED_BYTES;
+use crate::shares::resource::Resource;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -249,5 +250,11 @@ fn receive_some(
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
+    }
+}
+
+impl From<FrameError> for cuesta_libfs::Error {
+    fn from(_: FrameError) -> Self {
+        cuesta_libfs::Error::Disconnected
     }
 }

@@ -1,28 +1,14 @@
-//! How much of the daemon each user has: the mechanism. How much each may have is in [`crate::limits`].
+//! How much of the daemon each user has: the mechanism. How much each may have is in [`crate::shares::limits`].
 //!
 //! Whatever a user makes the daemon hold is a [`Share`] of a resource, which counts for the user as long as it lives.
 
-use crate::limits::Limits;
+use super::limits::Limits;
+use super::resource::{RESOURCES, Resource};
+use cuesta_libfs::Credentials;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What users make the daemon hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Resource {
-    Connections,
-    Files,
-    Descriptors,
-    /// Of messages that have begun to arrive, and of answers that were not taken.
-    MessageBytes,
-    /// Memory of rings.
-    RingBytes,
-    /// Threads that serve lanes of rings.
-    LaneThreads,
-}
-
-const RESOURCES: usize = 6;
 
 /// For whom something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +16,14 @@ pub(crate) struct Holder {
     pub(crate) user: u32,
     /// The store's own user, or root: counted, and refused nothing.
     pub(crate) is_trusted: bool,
+}
+
+impl Holder {
+    /// For whom the shares of a process count.
+    pub(crate) fn of(who: &Credentials) -> Holder {
+        let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
+        Holder { user: who.uid, is_trusted }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -1,16 +1,16 @@
 //! Open files, and who may use them.
 //!
-//! The token of a file is the reading end of a pipe ([`crate::kept`]). We keep the writing end: it breaks when nobody has the
+//! The token of a file is the reading end of a pipe ([`crate::answering::kept`]). We keep the writing end: it breaks when nobody has the
 //! token any more, and then the file is closed. A token that is shown is looked for by its file system and its number. Some file
 //! systems in memory give a number twice, so the process also has to prove it: what the daemon writes into its end must come out
 //! of the token. What an earlier proof left in the pipe is read first; a proof by another pipe leaves nothing that counts.
 //! A file whose token somebody has when the daemon ends is open with the next one, unless its inode lost its last name.
 
-use crate::accounts::{Accounts, Holder, Resource, Share};
-use crate::kept::{Found, Kept, Made, Record, Slot};
-use crate::limits::DESCRIPTORS_OF_FILE;
-use crate::sending::Sendings;
-use crate::serving::holder;
+use crate::answering::kept::{Found, Kept, Made, Record, Slot};
+use crate::answering::sending::Sendings;
+use crate::shares::accounts::{Accounts, Holder, Share};
+use crate::shares::limits::DESCRIPTORS_OF_FILE;
+use crate::shares::resource::Resource;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Client, Credentials, Error, HeldOffset, OpenFile, SharedOffset};
 use cuesta_media::lock_files::{self, Access, Mark};
@@ -281,7 +281,7 @@ impl Files {
                 known.next = known.next.max(number);
             }
             let who = Credentials::of_user(user, group, Vec::new());
-            let holder = holder(&who);
+            let holder = Holder::of(&who);
             let reopened = self.take_shares(holder).ok_or(Error::Descriptors).and_then(|shares| {
                 let file = client.reopen(&who, inode, flags, offset)?;
                 Ok((file, shares))

@@ -2,7 +2,7 @@
 //!
 //! A frame is a little-endian u32 length, then that many bytes of postcard.
 
-use crate::call::Once;
+use super::once::Once;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{CallerId, FileKind, InodeNumber, InodeRecord, LogDependency, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{

@@ -1,0 +1,27 @@
+//! The answering end, in the daemon.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `callers.rs` | the connected callers |
+//! | `connection.rs` | one process: its identity, its open files, and each of its requests |
+//! | `files.rs` | open files, which live as long as a process has their token |
+//! | `kept.rs` | the table of open files, for the next daemon |
+//! | `peer.rs` | the process at the other end of a socket |
+//! | `sending.rs` | descriptors that are on their way to processes |
+//! | `server.rs` | the listening socket, and a thread for each connection |
+//! | `serving.rs` | the loop of a connection's thread |
+//! | `shared.rs` | the session, files and counts that all connections share |
+//! | `shipped.rs` | operations that sessions send |
+//!
+//! LibFS decides about names, rights and contents. The room decides only whose rights count.
+
+pub(crate) mod callers;
+pub(crate) mod connection;
+pub(crate) mod files;
+pub(crate) mod kept;
+pub(crate) mod peer;
+pub(crate) mod sending;
+pub(crate) mod server;
+pub(crate) mod serving;
+pub(crate) mod shared;
+pub(crate) mod shipped;
