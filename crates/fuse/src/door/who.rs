@@ -2,7 +2,7 @@
 //! LibFS is told of credentials that pass wherever the kernel would not have passed the request on, and of others that they
 //! have none where it leaves the decision to a file system.
 
-use crate::abi::InHeader;
+use crate::kernel::abi::InHeader;
 use cuesta_libfs::{Capabilities, Capability, Credentials};
 
 /// What the kernel does not look at for a file system.

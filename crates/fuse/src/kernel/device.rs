@@ -1,6 +1,6 @@
 //! The kernel's end of a mount: requests are read from it, answers and notices written to it.
 
-use crate::abi::OutHeader;
+use crate::kernel::abi::OutHeader;
 use cuesta_format::InodeNumber;
 use cuesta_format::kernel_notice::{self, About};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

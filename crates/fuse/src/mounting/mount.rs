@@ -1,9 +1,12 @@
 //! Making a mount and taking it away: by the kernel's own calls where that is allowed, or else by `fusermount3`, which
 //! distributions install for everybody else.
 
-use crate::device::Device;
-use crate::life::{Life, life};
-use crate::options::Options;
+use super::error::{HELPER, MountError};
+use super::helper::unmount_by_helper;
+use super::life::{Life, life};
+use super::list::{KIND, mount_lines, mounts};
+use super::options::Options;
+use crate::kernel::device::Device;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::UnmountFlags;
@@ -11,128 +14,14 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 use std::ffi::CString;
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the kernel calls such mounts.
-pub const KIND: &str = "fuse.cuesta";
-/// Where the kernel lists them.
-const MOUNTS: &str = "/proc/self/mountinfo";
-/// The helper, and the variable that tells it where to send the device.
-const HELPER: &str = "fusermount3";
+/// The variable that tells the helper where to send the device.
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
-
-/// Why there is no mount, or it does not go.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The place cannot be a mount point.
-    #[error("{0}")]
-    Place(io::Error),
-    /// It is no directory.
-    #[error("it is not a directory")]
-    NotDirectory,
-    /// It has something in it.
-    #[error("the directory is not empty (--nonempty mounts over what it holds)")]
-    NotEmpty,
-    /// Something is mounted there.
-    #[error("something is mounted there already")]
-    Taken,
-    /// Something is, and who serves it does not answer.
-    #[error(
-        "a store is mounted there already, and its process does not answer (cuesta unmount --lazy takes it away)"
-    )]
-    Silent,
-    /// Nothing is.
-    #[error("no store is mounted there")]
-    NotMounted,
-    /// It cannot be made read only.
-    #[error("it is in use: a program has a file open for writing there (fuser -m names it)")]
-    Written,
-    /// The options of a mount are the administrator's.
-    #[error("only root may change the options of a mount")]
-    OnlyRoot,
-    /// Somebody uses it.
-    #[error("it is in use: a program has a file or its working directory there (fuser -m names it)")]
-    InUse,
-    /// The kernel cannot do it.
-    #[error("FUSE is not to be had here: {0} (is the kernel module loaded, and /dev/fuse there?)")]
-    NoFuse(Errno),
-    /// It would not.
-    #[error("the kernel refuses: {0}")]
-    Refused(Errno),
-    /// Only root can without the helper.
-    #[error("only root may mount without {HELPER}, which is not installed (Debian: fuse3)")]
-    NoHelper,
-    /// The helper would not.
-    #[error("{HELPER}: {0}")]
-    Helper(String),
-}
-
-/// What is mounted at a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
-    /// The kernel's number for the mount; that of one that is gone may be another's.
-    pub number: u64,
-    /// Where.
-    pub at: PathBuf,
-    /// What is shown as its source: whoever made the mount may have said anything.
-    pub source: String,
-    /// Who made it.
-    pub user: u32,
-}
-
-/// The mounts of stores that this process can see, the innermost of each place last.
-pub fn mounts() -> io::Result<Vec<Mounted>> {
-    let mut found = Vec::new();
-    for line in BufReader::new(File::open(MOUNTS)?).split(b'\n') {
-        found.extend(mounted(&line?));
-    }
-    Ok(found)
-}
-
-/// What a line of the kernel's list says: six fields and more, a dash, the kind, the source and what the file system says of
-/// itself. Where only a part of the tree is bound there is no store.
-fn mounted(line: &[u8]) -> Option<Mounted> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let (root, at) = (fields.nth(2)?, fields.next()?);
-    if root != b"/" {
-        return None;
-    }
-    let mut behind = fields.skip_while(|&field| field != b"-").skip(1);
-    if behind.next()? != KIND.as_bytes() {
-        return None;
-    }
-    let source = String::from_utf8_lossy(&unescaped(behind.next()?)).into_owned();
-    let own = std::str::from_utf8(behind.next()?).ok()?;
-    let user = own.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok())?;
-    Some(Mounted { number, at: PathBuf::from(std::ffi::OsString::from_vec(unescaped(at))), source, user })
-}
-
-/// Spaces and the like stand there in octal.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, behind)) = rest.split_first() {
-        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| byte == b'\\') {
-            Some(escaped) => {
-                out.push(escaped);
-                rest = &behind[3..];
-            }
-            None => {
-                out.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    out
-}
 
 /// Makes sure that something can be mounted at `at`: a mount there whose server died goes.
 pub fn prepare(at: &Path, non_empty: bool) -> Result<(), MountError> {
@@ -263,18 +152,6 @@ pub fn remount(at: &Path, words: &[&str], are_all: bool) -> Result<(), MountErro
     })
 }
 
-/// What the kernel's list says of the mounts of stores at a place, one line each.
-pub(crate) fn mount_lines(at: &Path) -> io::Result<Vec<Vec<u8>>> {
-    let mut found = Vec::new();
-    for line in BufReader::new(File::open(MOUNTS)?).split(b'\n') {
-        let line = line?;
-        if mounted(&line).is_some_and(|mounted| mounted.at == at) {
-            found.push(line);
-        }
-    }
-    Ok(found)
-}
-
 /// Takes a mount of a store away; with `lazy` from the tree at once, although it may be in use.
 pub fn unmount(at: &Path, lazy: bool) -> Result<(), MountError> {
     let at = &without_links(at).map_err(MountError::Place)?;
@@ -309,44 +186,9 @@ fn without_links(at: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-pub(crate) fn unmount_by_helper(at: &Path, lazy: bool) -> Result<(), MountError> {
-    let mut command = Command::new(HELPER);
-    command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(at).stdin(Stdio::null());
-    let output = command.output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => MountError::NoHelper,
-        _ => MountError::Helper(error.to_string()),
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("busy") {
-        return Err(MountError::InUse);
-    }
-    Err(MountError::Helper(said.lines().next().unwrap_or("it failed").to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt as _;
-
-    #[test]
-    fn lines_of_the_kernel_s_list_are_read() {
-        let line =
-            br"97 66 0:51 / /mnt/a\040b rw,nosuid shared:5 - fuse.cuesta /srv/my\040store rw,user_id=7";
-        let found = mounted(line).unwrap();
-        assert_eq!(
-            (found.at.as_os_str().as_bytes(), found.source.as_str()),
-            (b"/mnt/a b".as_slice(), "/srv/my store")
-        );
-        assert_eq!((found.number, found.user), (97, 7));
-        assert_eq!(mounted(br"x 66 0:51 / /mnt rw - fuse.cuesta /store rw,user_id=0"), None);
-        assert_eq!(mounted(br"97 66 0:51 / /mnt rw - fuse.sshfs somewhere rw,user_id=0"), None);
-        assert_eq!(mounted(br"97 66 0:51 /part /mnt rw - fuse.cuesta /store rw,user_id=0"), None);
-        assert_eq!(mounted(b""), None);
-        assert_eq!(unescaped(br"a\b\0"), br"a\b\0");
-    }
 
     #[test]
     fn places_that_cannot_be_are_told_apart() {

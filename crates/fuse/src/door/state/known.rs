@@ -34,7 +34,7 @@ struct Entry {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Known {
+pub(in crate::door) struct Known {
     parts: [Mutex<HashMap<u64, Entry>>; PARTS],
 }
 
@@ -44,7 +44,7 @@ impl Known {
     }
 
     /// The kernel is told of an inode once more.
-    pub(super) fn note(&self, record: &InodeRecord) {
+    pub(in crate::door) fn note(&self, record: &InodeRecord) {
         let mut part = self.part(record.inode).lock();
         let entry = part.entry(record.inode.0).or_default();
         entry.lookups += 1;
@@ -54,27 +54,27 @@ impl Known {
     }
 
     /// Where a directory is, if the kernel has it in another.
-    pub(super) fn elsewhere(&self, record: &InodeRecord) -> Option<Elsewhere> {
+    pub(in crate::door) fn elsewhere(&self, record: &InodeRecord) -> Option<Elsewhere> {
         let known = self.part(record.inode).lock().get(&record.inode.0)?.parent?;
         (known != record.parent).then_some(Elsewhere { directory: record.inode, parent: record.parent })
     }
 
     /// That is where the kernel has it now.
-    pub(super) fn place(&self, found: Elsewhere) {
+    pub(in crate::door) fn place(&self, found: Elsewhere) {
         if let Some(entry) = self.part(found.directory).lock().get_mut(&found.directory.0) {
             entry.parent = Some(found.parent);
         }
     }
 
     /// The kernel moves a directory, if it has it there.
-    pub(super) fn move_directory(&self, directory: InodeNumber, from: InodeNumber, to: InodeNumber) {
+    pub(in crate::door) fn move_directory(&self, directory: InodeNumber, from: InodeNumber, to: InodeNumber) {
         if let Some(entry) = self.part(directory).lock().get_mut(&directory.0) {
             entry.parent = entry.parent.map(|known| if known == from { to } else { InodeNumber::NONE });
         }
     }
 
     /// It has forgotten an inode so many times. Answers what was kept for it, if that was the last time.
-    pub(super) fn forget(&self, inode: InodeNumber, lookups: u64) -> Option<Arc<OpenFile>> {
+    pub(in crate::door) fn forget(&self, inode: InodeNumber, lookups: u64) -> Option<Arc<OpenFile>> {
         let mut part = self.part(inode).lock();
         let entry = part.get_mut(&inode.0)?;
         entry.lookups = entry.lookups.saturating_sub(lookups);
@@ -85,7 +85,7 @@ impl Known {
     }
 
     /// Keeps an inode that has lost its last name, if the kernel knows it; or else answers it again.
-    pub(super) fn keep(&self, file: Arc<OpenFile>) -> Option<Arc<OpenFile>> {
+    pub(in crate::door) fn keep(&self, file: Arc<OpenFile>) -> Option<Arc<OpenFile>> {
         let inode = file.inode();
         match self.part(inode).lock().get_mut(&inode.0) {
             Some(entry) if entry.kept.is_none() => {
@@ -97,45 +97,49 @@ impl Known {
     }
 
     /// Content of the inode may be cached from now on; if none is yet, not of before `tenure`.
-    pub(super) fn note_content(&self, inode: InodeNumber, tenure: Option<Tenure>) {
+    pub(in crate::door) fn note_content(&self, inode: InodeNumber, tenure: Option<Tenure>) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
             entry.content.get_or_insert(tenure);
         }
     }
 
     /// Of what is cached of it nothing is older than `tenure`.
-    pub(super) fn content_holds(&self, inode: InodeNumber, tenure: Tenure) -> bool {
+    pub(in crate::door) fn content_holds(&self, inode: InodeNumber, tenure: Tenure) -> bool {
         let part = self.part(inode).lock();
         part.get(&inode.0).is_none_or(|entry| entry.content.is_none_or(|under| under == Some(tenure)))
     }
 
     /// Looks at what pages of it the kernel may have, or notes what becomes of them; `None`: it knows no such inode.
-    pub(super) fn pages<T>(&self, inode: InodeNumber, look: impl FnOnce(&mut Pages) -> T) -> Option<T> {
+    pub(in crate::door) fn pages<T>(
+        &self,
+        inode: InodeNumber,
+        look: impl FnOnce(&mut Pages) -> T,
+    ) -> Option<T> {
         self.part(inode).lock().get_mut(&inode.0).map(|entry| look(&mut entry.pages))
     }
 
     /// What is cached of it may be wrong.
-    pub(super) fn doubt_content(&self, inode: InodeNumber) {
+    pub(in crate::door) fn doubt_content(&self, inode: InodeNumber) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
             entry.content = Some(None);
         }
     }
 
     /// The kernel is told of an inode's attributes.
-    pub(super) fn tell(&self, record: &InodeRecord) {
+    pub(in crate::door) fn tell(&self, record: &InodeRecord) {
         if let Some(entry) = self.part(record.inode).lock().get_mut(&record.inode.0) {
             entry.told_size = Some(record.size);
         }
     }
 
     /// Whether the kernel knows the size already.
-    pub(super) fn is_told(&self, record: &InodeRecord) -> bool {
+    pub(in crate::door) fn is_told(&self, record: &InodeRecord) -> bool {
         let part = self.part(record.inode).lock();
         part.get(&record.inode.0).is_some_and(|entry| entry.told_size == Some(record.size))
     }
 
     /// It takes a file to reach to `end` at least, which was written there.
-    pub(super) fn note_end(&self, inode: InodeNumber, end: u64) {
+    pub(in crate::door) fn note_end(&self, inode: InodeNumber, end: u64) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
             entry.told_size = entry.told_size.map(|size| size.max(end));
         }
@@ -144,7 +148,12 @@ impl Known {
     /// The kernel is about to be told of attributes, and may have content that was not read under `tenure`. Whether it
     /// must be made to forget that: it does so by itself where the size is another than it knew, unless it `ignores` the answer,
     /// because it was told that attributes are in doubt since it asked. What is cached from then on is read under `tenure`.
-    pub(super) fn must_forget_content(&self, record: &InodeRecord, tenure: Tenure, ignores: bool) -> bool {
+    pub(in crate::door) fn must_forget_content(
+        &self,
+        record: &InodeRecord,
+        tenure: Tenure,
+        ignores: bool,
+    ) -> bool {
         let mut part = self.part(record.inode).lock();
         let Some(entry) = part.get_mut(&record.inode.0) else { return false };
         let told = entry.told_size;
@@ -168,14 +177,14 @@ impl Known {
     }
 
     /// It has forgotten it.
-    pub(super) fn forgot_content(&self, inode: InodeNumber) {
+    pub(in crate::door) fn forgot_content(&self, inode: InodeNumber) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
             entry.forgetting = entry.forgetting.saturating_sub(1);
         }
     }
 
     /// Forgets all, and answers what was kept.
-    pub(super) fn take_all(&self) -> Vec<Arc<OpenFile>> {
+    pub(in crate::door) fn take_all(&self) -> Vec<Arc<OpenFile>> {
         let parts = self.parts.iter().flat_map(|part| std::mem::take(&mut *part.lock()));
         parts.filter_map(|(_, entry)| entry.kept).collect()
     }

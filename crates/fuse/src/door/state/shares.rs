@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// What locks make the process hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(in crate::door) enum Kind {
     /// A descriptor of a lock file.
     LockFile,
     /// A thread that waits for a lock.
@@ -42,11 +42,11 @@ struct Counts {
 
 /// What all of them have.
 #[derive(Debug, Default)]
-pub(super) struct Shares(Arc<Mutex<Counts>>);
+pub(in crate::door) struct Shares(Arc<Mutex<Counts>>);
 
 /// What one of them has, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(in crate::door) struct Share {
     counts: Arc<Mutex<Counts>>,
     user: u32,
     kind: Kind,
@@ -58,7 +58,7 @@ fn is_trusted(user: u32) -> bool {
 
 impl Shares {
     /// Takes one for a user; `None`: it has enough.
-    pub(super) fn take(&self, user: u32, kind: Kind) -> Option<Share> {
+    pub(in crate::door) fn take(&self, user: u32, kind: Kind) -> Option<Share> {
         let mut counts = self.0.lock();
         if !is_trusted(user) {
             let of_user = counts.of_user.get(&(user, kind)).copied().unwrap_or(0);

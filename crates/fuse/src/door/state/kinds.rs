@@ -15,14 +15,14 @@ const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// Whose a lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::door) enum Kind {
     Process,
     /// Of an open file description, or it is not told.
     Other,
 }
 
 /// What a thread waits for that is in the call. It stays there until it is answered; `is_over` says that this is to be soon.
-pub(super) fn kind_of_wait(thread: u32, mut is_over: impl FnMut() -> bool) -> Kind {
+pub(in crate::door) fn kind_of_wait(thread: u32, mut is_over: impl FnMut() -> bool) -> Kind {
     let began = Instant::now();
     loop {
         match std::fs::read_to_string(format!("/proc/{thread}/syscall")) {
@@ -53,7 +53,7 @@ fn kind_of_call(call: &str) -> Option<Kind> {
 }
 
 /// Whether a thread sleeps in a call of the `chown` family; `None`: it is not told.
-pub(super) fn is_in_chown(thread: u32) -> Option<bool> {
+pub(in crate::door) fn is_in_chown(thread: u32) -> Option<bool> {
     /// By those of 32-bit programs, too: no other call of these numbers changes attributes.
     const CALLS: [i64; 11] = [
         libc::SYS_chown,

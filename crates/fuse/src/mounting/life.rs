@@ -5,7 +5,9 @@
 //! By then another process may have taken it away, and have mounted its own there. So what is asked, and taken away, is not
 //! what is found at the path, but the mount behind a descriptor; while that is open nothing else gets the mount's number.
 
-use crate::mount::{MountError, Mounted, mounts, unmount_by_helper};
+use super::error::MountError;
+use super::helper::unmount_by_helper;
+use super::list::{Mounted, mounts};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -1,15 +1,17 @@
 //! Directories that are read. Attributes of what they name are not sent along: a listing is as old as its first part, and the
 //! kernel takes names that come with attributes for looked up now.
 
-use super::attributes::stale;
-use super::who;
-use super::{Call, Door, Refusal};
-use crate::abi::{DirectoryEntry, OpenOut, ReadIn};
+use crate::door::call::Call;
+use crate::door::dispatch::Door;
+use crate::door::refusal::Refusal;
+use crate::door::refusal::stale;
+use crate::door::who;
+use crate::kernel::abi::{DirectoryEntry, OpenOut, ReadIn};
 use cuesta_format::InodeNumber;
 use cuesta_libfs::DirectoryItem;
 
 impl Door {
-    pub(super) fn open_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn open_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let file = self.client.open(&who::asks(&call.header), call.base(), b"", flags, 0).map_err(stale)?;
         let handle = self.files.add(file);
@@ -18,7 +20,7 @@ impl Door {
     }
 
     /// Answers with names from an offset on.
-    pub(super) fn read_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn read_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ReadIn { handle, offset, size, .. } = call.arguments.structure()?;
         let file = self.files.get(handle)?;
         file.set_offset(offset);

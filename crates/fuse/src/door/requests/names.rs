@@ -1,10 +1,12 @@
 //! Names: looked up, made, moved, taken away.
 
 use super::attributes::shown;
-use super::overtaken::{self, Elsewhere};
-use super::who;
-use super::{Call, Door, Refusal};
-use crate::abi::{
+use crate::door::call::Call;
+use crate::door::dispatch::Door;
+use crate::door::refusal::Refusal;
+use crate::door::state::overtaken::{self, Elsewhere};
+use crate::door::who;
+use crate::kernel::abi::{
     BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MakeDirectoryIn, MakeNodeIn, RenameFlaggedIn,
     RenameIn,
 };
@@ -13,7 +15,7 @@ use cuesta_libfs::{Base, Error, LinkSource, NewMode, OpenFile, RenameFlags};
 use std::sync::Arc;
 
 impl Door {
-    pub(super) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
         if name == b"." || name == b".." {
             return self.look_up_of_handle(call, name);
@@ -88,12 +90,12 @@ impl Door {
     }
 
     /// Answers with an inode, which the kernel knows once more from now on.
-    pub(super) fn put_entry(&self, call: &mut Call<'_>, record: &InodeRecord) {
+    pub(in crate::door) fn put_entry(&self, call: &mut Call<'_>, record: &InodeRecord) {
         put_name(call, self.entry(record));
     }
 
     /// The same, to be put where it belongs.
-    pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
+    pub(in crate::door) fn entry(&self, record: &InodeRecord) -> EntryOut {
         self.known.note(record);
         self.known.tell(record);
         let generation = self.generation_of(record.inode);
@@ -109,7 +111,7 @@ impl Door {
     }
 
     /// Has the kernel keep the name that is the answer, if it may. That goes out at once.
-    pub(super) fn keep_name(&self, call: &mut Call<'_>) {
+    pub(in crate::door) fn keep_name(&self, call: &mut Call<'_>) {
         let Some(entry) = call.entry.filter(|_| self.keeping.names_hold()) else { return };
         if self.client.may_keep_name(call.inode(), call.moment, call.began) {
             let (entry_valid, entry_valid_ns) = self.keeping.name();
@@ -117,7 +119,7 @@ impl Door {
         }
     }
 
-    pub(super) fn make_node(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn make_node(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let MakeNodeIn { mode, device, umask, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let mode = NewMode { bits: mode, umask };
@@ -127,7 +129,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn make_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn make_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let MakeDirectoryIn { mode, umask } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let mode = NewMode { bits: mode, umask };
@@ -136,14 +138,14 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn make_symbolic_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn make_symbolic_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let (name, target) = (call.arguments.text()?, call.arguments.text()?);
         let made = self.client.symlink(&who::trusted(&call.header), target, call.base(), name)?;
         self.put_entry(call, &made);
         Ok(())
     }
 
-    pub(super) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let LinkIn { node } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let source =
@@ -153,7 +155,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn unlink(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn unlink(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
         let held = self.hold(call.base(), name);
         let done = self.client.unlink(&who::trusted(&call.header), call.base(), name);
@@ -161,7 +163,7 @@ impl Door {
         Ok(done?)
     }
 
-    pub(super) fn remove_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn remove_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
         let held = self.hold(call.base(), name);
         let done = self.client.remove_directory(&who::trusted(&call.header), call.base(), name);
@@ -169,12 +171,12 @@ impl Door {
         Ok(done?)
     }
 
-    pub(super) fn rename(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn rename(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let RenameIn { new_directory } = call.arguments.structure()?;
         self.rename_to(call, new_directory, RenameFlags::default(), false)
     }
 
-    pub(super) fn rename_flagged(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn rename_flagged(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let RenameFlaggedIn { new_directory, flags, .. } = call.arguments.structure()?;
         const KNOWN: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
         if flags & !KNOWN != 0 {
@@ -256,13 +258,13 @@ impl Door {
         left.into_iter().for_each(|file| self.close(file));
     }
 
-    pub(super) fn forget(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn forget(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ForgetIn { lookups } = call.arguments.structure()?;
         self.forget_one(call.header.node, lookups);
         Ok(())
     }
 
-    pub(super) fn forget_many(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn forget_many(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let BatchForgetIn { count, .. } = call.arguments.structure()?;
         for _ in 0..count {
             let ForgetOne { node, lookups } = call.arguments.structure()?;

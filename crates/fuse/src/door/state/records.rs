@@ -12,52 +12,22 @@
 //! While a request of an owner's is under way its description stays, though its locks go: the request may be granted on it.
 
 use super::kinds::Kind;
-use super::locks::LockFile;
+use super::lock_file::LockFile;
+use super::range::Range;
 use cuesta_format::InodeNumber;
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Who has record locks, in one inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Owner {
+pub(in crate::door) struct Owner {
     pub inode: InodeNumber,
     pub owner: u64,
 }
 
-/// Bytes that a lock is on, or is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub first: u64,
-    pub last: u64,
-    pub is_exclusive: bool,
-}
-
-impl Range {
-    fn overlaps(&self, other: &Range) -> bool {
-        self.first <= other.last && other.first <= self.last
-    }
-
-    fn is_in_the_way_of(&self, other: &Range) -> bool {
-        self.overlaps(other) && (self.is_exclusive || other.is_exclusive)
-    }
-
-    fn is_beside(&self, other: &Range) -> bool {
-        self.last.checked_add(1) == Some(other.first) || other.last.checked_add(1) == Some(self.first)
-    }
-
-    /// What is left of it when `other`'s bytes are taken out.
-    fn without(self, other: &Range) -> impl Iterator<Item = Range> {
-        let before =
-            (self.first < other.first).then(|| Range { last: self.last.min(other.first - 1), ..self });
-        let behind =
-            (self.last > other.last).then(|| Range { first: self.first.max(other.last + 1), ..self });
-        before.into_iter().chain(behind)
-    }
-}
-
 /// What an owner has them on.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(in crate::door) struct Held {
     pub file: Arc<LockFile>,
     /// The process that set the last one,
     pub pid: u32,
@@ -83,7 +53,7 @@ struct Waiting {
 
 /// All of that, for one mount.
 #[derive(Default)]
-pub(super) struct Records {
+pub(in crate::door) struct Records {
     pub owners: HashMap<Owner, Held>,
     waiting: HashMap<u64, Waiting>,
 }
@@ -91,7 +61,7 @@ pub(super) struct Records {
 impl Records {
     /// The owner has a lock on the range, and no other one on any of it any more. It is one with those beside it, so that who
     /// locks byte after byte has one.
-    pub(super) fn grant(&mut self, owner: Owner, range: Range) {
+    pub(in crate::door) fn grant(&mut self, owner: Owner, range: Range) {
         self.give_up(owner, range);
         let Some(held) = self.owners.get_mut(&owner) else { return };
         let mut whole = range;
@@ -107,7 +77,7 @@ impl Records {
     }
 
     /// The owner has no lock on any of the range any more.
-    pub(super) fn give_up(&mut self, owner: Owner, range: Range) {
+    pub(in crate::door) fn give_up(&mut self, owner: Owner, range: Range) {
         if let Some(held) = self.owners.get_mut(&owner) {
             held.ranges = held.ranges.iter().flat_map(|one| one.without(&range)).collect();
         }
@@ -115,7 +85,7 @@ impl Records {
 
     /// The process of this mount whose lock the kernel has found, from `first` to `last`; 0: it is not of this mount. The
     /// kernel does not say whose description a lock is on.
-    pub(super) fn holder(&self, asking: Owner, first: u64, last: u64, kind: i32) -> u32 {
+    pub(in crate::door) fn holder(&self, asking: Owner, first: u64, last: u64, kind: i32) -> u32 {
         let found = Range { first, last, is_exclusive: kind == libc::F_WRLCK };
         let others = self.owners.iter().filter(|(owner, _)| owner.inode == asking.inode && **owner != asking);
         let holders = others.filter_map(|(_, held)| {
@@ -127,7 +97,7 @@ impl Records {
     }
 
     /// A request on the owner's description is over.
-    pub(super) fn end_use(&mut self, owner: Owner, file: &Arc<LockFile>) {
+    pub(in crate::door) fn end_use(&mut self, owner: Owner, file: &Arc<LockFile>) {
         let Some(held) = self.owners.get_mut(&owner).filter(|held| Arc::ptr_eq(&held.file, file)) else {
             return;
         };
@@ -138,7 +108,7 @@ impl Records {
     }
 
     /// The owner's locks go, and its description as soon as nobody uses it. `unlock` has the kernel forget them.
-    pub(super) fn let_go(&mut self, owner: Owner, unlock: impl FnOnce(&LockFile)) {
+    pub(in crate::door) fn let_go(&mut self, owner: Owner, unlock: impl FnOnce(&LockFile)) {
         let Some(held) = self.owners.get_mut(&owner) else { return };
         unlock(&held.file);
         held.ranges.clear();
@@ -149,7 +119,13 @@ impl Records {
     }
 
     /// A request is to wait; says whether it may.
-    pub(super) fn begin_wait(&mut self, request: u64, owner: Owner, range: Range, kind: Kind) -> bool {
+    pub(in crate::door) fn begin_wait(
+        &mut self,
+        request: u64,
+        owner: Owner,
+        range: Range,
+        kind: Kind,
+    ) -> bool {
         let waiting = Waiting { owner, range, kind, is_refused: false };
         if self.closes_circle(&waiting) {
             return false;
@@ -159,12 +135,12 @@ impl Records {
     }
 
     /// It does not wait any more. Says whether it was refused meanwhile.
-    pub(super) fn end_wait(&mut self, request: u64) -> bool {
+    pub(in crate::door) fn end_wait(&mut self, request: u64) -> bool {
         self.waiting.remove(&request).is_some_and(|waiting| waiting.is_refused)
     }
 
     /// Requests whose wait closes a circle since a lock was granted to the owner; they are refused from now on.
-    pub(super) fn refuse_circles(&mut self, granted: Owner) -> Vec<u64> {
+    pub(in crate::door) fn refuse_circles(&mut self, granted: Owner) -> Vec<u64> {
         let refused = self.circles_with(granted);
         for request in &refused {
             if let Some(waiting) = self.waiting.get_mut(request) {

@@ -21,29 +21,29 @@ const MOMENT: Duration = Duration::from_secs(1);
 const STAND_IN: u64 = 1 << 63;
 
 /// The number of what stands in for a directory. Of it the kernel keeps nothing: notices are about the directory.
-pub(super) fn stand_in(directory: InodeNumber) -> u64 {
+pub(in crate::door) fn stand_in(directory: InodeNumber) -> u64 {
     directory.0 | STAND_IN
 }
 
-pub(super) fn is_stand_in(node: u64) -> bool {
+pub(in crate::door) fn is_stand_in(node: u64) -> bool {
     node & STAND_IN != 0
 }
 
 /// What a number of the kernel's means.
-pub(super) fn inode_of(node: u64) -> InodeNumber {
+pub(in crate::door) fn inode_of(node: u64) -> InodeNumber {
     InodeNumber(node & !STAND_IN)
 }
 
 /// A directory that was found in another than where the kernel has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(in crate::door) struct Elsewhere {
     pub directory: InodeNumber,
     pub parent: InodeNumber,
 }
 
 /// How a thread's attempt ended, or may have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Attempt {
+pub(in crate::door) struct Attempt {
     ended: Instant,
     /// It was answered ESTALE.
     pub found_gone: bool,
@@ -53,7 +53,7 @@ pub(super) struct Attempt {
 
 /// Those of one mount.
 #[derive(Default)]
-pub(super) struct Overtaken {
+pub(in crate::door) struct Overtaken {
     /// There may be some, or else nobody takes the lock. A thread asks only about itself: it was answered before.
     any: AtomicBool,
     attempts: Mutex<HashMap<u32, Attempt>>,
@@ -61,12 +61,12 @@ pub(super) struct Overtaken {
 
 impl Overtaken {
     /// The thread is answered ESTALE.
-    pub(super) fn note_gone(&self, thread: u32, now: Instant) {
+    pub(in crate::door) fn note_gone(&self, thread: u32, now: Instant) {
         self.note(thread, now).found_gone = true;
     }
 
     /// The thread is answered a directory that the kernel has in another.
-    pub(super) fn note_elsewhere(&self, thread: u32, elsewhere: Elsewhere, now: Instant) {
+    pub(in crate::door) fn note_elsewhere(&self, thread: u32, elsewhere: Elsewhere, now: Instant) {
         self.note(thread, now).elsewhere = Some(elsewhere);
     }
 
@@ -81,7 +81,7 @@ impl Overtaken {
     }
 
     /// The attempt of the thread that this may be the second to.
-    pub(super) fn first_attempt(&self, thread: u32, now: Instant) -> Option<Attempt> {
+    pub(in crate::door) fn first_attempt(&self, thread: u32, now: Instant) -> Option<Attempt> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Overtaken {
 
     /// The thread asks for something by the number of an inode. If that is a directory it was told of, the kernel has moved
     /// that there.
-    pub(super) fn note_use(&self, thread: u32, node: u64) -> Option<Elsewhere> {
+    pub(in crate::door) fn note_use(&self, thread: u32, node: u64) -> Option<Elsewhere> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }

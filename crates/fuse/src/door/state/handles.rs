@@ -1,6 +1,6 @@
 //! What the kernel has open: files by their handles.
 
-use super::Refusal;
+use crate::door::refusal::Refusal;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::OpenFile;
 use parking_lot::{Mutex, RwLock};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// The open files, each at the place its handle says.
 #[derive(Default)]
-pub(super) struct Handles {
+pub(in crate::door) struct Handles {
     places: RwLock<Vec<Option<Arc<OpenFile>>>>,
     free: Mutex<Vec<usize>>,
 }
 
 impl Handles {
     /// Keeps a file. Answers its handle.
-    pub(super) fn add(&self, file: Arc<OpenFile>) -> u64 {
+    pub(in crate::door) fn add(&self, file: Arc<OpenFile>) -> u64 {
         let free = self.free.lock().pop();
         let mut places = self.places.write();
         let place = free.unwrap_or_else(|| {
@@ -27,20 +27,20 @@ impl Handles {
     }
 
     /// The file of a handle.
-    pub(super) fn get(&self, handle: u64) -> Result<Arc<OpenFile>, Refusal> {
+    pub(in crate::door) fn get(&self, handle: u64) -> Result<Arc<OpenFile>, Refusal> {
         let places = self.places.read();
         let found = usize::try_from(handle).ok().and_then(|place| places.get(place)?.clone());
         found.ok_or(Refusal(libc::EBADF))
     }
 
     /// Whether the inode is open to be written.
-    pub(super) fn writes_to(&self, inode: InodeNumber) -> bool {
+    pub(in crate::door) fn writes_to(&self, inode: InodeNumber) -> bool {
         let places = self.places.read();
         places.iter().flatten().any(|file| file.inode() == inode && file.check_writable().is_ok())
     }
 
     /// Takes a file out, whose handle may then be another one's.
-    pub(super) fn take(&self, handle: u64) -> Option<Arc<OpenFile>> {
+    pub(in crate::door) fn take(&self, handle: u64) -> Option<Arc<OpenFile>> {
         let place = usize::try_from(handle).ok()?;
         let file = self.places.write().get_mut(place)?.take()?;
         self.free.lock().push(place);
@@ -48,7 +48,7 @@ impl Handles {
     }
 
     /// Takes all of them out.
-    pub(super) fn take_all(&self) -> Vec<Arc<OpenFile>> {
+    pub(in crate::door) fn take_all(&self) -> Vec<Arc<OpenFile>> {
         std::mem::take(&mut *self.places.write()).into_iter().flatten().collect()
     }
 }

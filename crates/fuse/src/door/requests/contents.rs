@@ -1,10 +1,12 @@
 //! Open files: opening, reading, writing, closing.
 
-use super::attributes::stale;
-use super::pages::Pages;
-use super::who;
-use super::{Call, Door, Refusal};
-use crate::abi::{
+use crate::door::call::Call;
+use crate::door::dispatch::Door;
+use crate::door::refusal::Refusal;
+use crate::door::refusal::stale;
+use crate::door::state::pages::Pages;
+use crate::door::who;
+use crate::kernel::abi::{
     AllocateIn, CopyRangeIn, CreateIn, FSyncIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut,
     READ_OF_CALL, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_PAST_CACHE, WRITE_TAKES_SET_ID,
     WriteIn, WriteOut,
@@ -29,7 +31,7 @@ const TOLD_AFTER: Duration = Duration::from_millis(2);
 const HOLES_MAX: usize = 64;
 
 /// Whether reads by it move the time of last access.
-pub(super) fn may_read(file: &OpenFile) -> bool {
+pub(in crate::door) fn may_read(file: &OpenFile) -> bool {
     let flags = file.flags();
     let is_read = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & (libc::O_PATH | libc::O_NOATIME) == 0;
     file.kind() == FileKind::File && is_read
@@ -41,7 +43,7 @@ fn may_store(file: &OpenFile) -> bool {
 }
 
 impl Door {
-    pub(super) fn open(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn open(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let OpenIn { flags, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !NOT_OURS;
         let file = self.client.open(&self.writer(call), call.base(), b"", flags, 0).map_err(stale)?;
@@ -85,7 +87,7 @@ impl Door {
         call.answer.put(&OpenOut { handle, open_flags: keeps | direct, padding: 0 });
     }
 
-    pub(super) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let CreateIn { flags, mode, umask, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         // The kernel has checked that it may be made, and would not check what somebody else made there meanwhile: that it is
@@ -99,7 +101,7 @@ impl Door {
         made
     }
 
-    pub(super) fn create_unnamed(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn create_unnamed(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let CreateIn { flags, mode, umask, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !libc::O_CREAT | libc::O_DIRECTORY | UNNAMED;
         self.make_open(call, b"", flags, NewMode { bits: mode & 0o7777, umask })
@@ -120,7 +122,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn read(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn read(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ReadIn { handle, offset, size, read_flags, .. } = call.arguments.structure()?;
         let file = self.files.get(handle)?;
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EINVAL))?;
@@ -159,7 +161,7 @@ impl Door {
     }
 
     /// Has the kernel write back what it has of a file's holes from `start` on, if that may be data by now.
-    pub(super) fn write_back_holes(&self, call: &Call<'_>, file: &OpenFile, start: u64) {
+    pub(in crate::door) fn write_back_holes(&self, call: &Call<'_>, file: &OpenFile, start: u64) {
         let inode = file.inode();
         let is_due = self.known.pages(inode, |pages| {
             let is_due = pages.may_hide_data();
@@ -185,7 +187,7 @@ impl Door {
         call.device.forget_content_part(inode, at..i64::MAX as u64);
     }
 
-    pub(super) fn write(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn write(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let WriteIn { handle, offset, size, write_flags, flags, .. } = call.arguments.structure()?;
         let data = call.arguments.bytes(size as usize)?;
         let file = self.files.get(handle)?;
@@ -242,19 +244,19 @@ impl Door {
     }
 
     /// What was written is to be durable.
-    pub(super) fn fsync(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn fsync(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let FSyncIn { handle, .. } = call.arguments.structure()?;
         Ok(self.client.fsync(&*self.files.get(handle)?)?)
     }
 
     /// A descriptor is closed: the record locks of who had it go.
-    pub(super) fn flush(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn flush(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let FlushIn { lock_owner, .. } = call.arguments.structure()?;
         self.locks.let_go_of_records(call.inode(), lock_owner);
         Ok(())
     }
 
-    pub(super) fn release(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn release(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ReleaseIn { handle, .. } = call.arguments.structure()?;
         self.locks.let_go_of_file(handle);
         self.shared_offsets.end(handle);
@@ -280,7 +282,7 @@ impl Door {
         }
     }
 
-    pub(super) fn allocate(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn allocate(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         const KEEP_PUNCHED: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         const KEEP_ZEROED: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
         let AllocateIn { handle, offset, length, mode, .. } = call.arguments.structure()?;
@@ -302,7 +304,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn seek(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn seek(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let SeekIn { handle, offset, whence, .. } = call.arguments.structure()?;
         let whence = match whence as i32 {
             libc::SEEK_DATA => Whence::Data,
@@ -317,7 +319,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn copy_range(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn copy_range(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: CopyRangeIn = call.arguments.structure()?;
         let (from, to) = (self.files.get(asked.handle_in)?, self.files.get(asked.handle_out)?);
         let signed = |number: u64| i64::try_from(number).map_err(|_| Refusal(libc::EFBIG));

@@ -19,7 +19,7 @@ enum Readers {
 
 /// Of one inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pages {
+pub(in crate::door) struct Pages {
     readers: Readers,
     /// Cached writes have filled some.
     written: bool,
@@ -33,7 +33,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// A thread asks for pages. Whether from now on stores that the door is not told of may turn holes into data.
-    pub(super) fn note_read(&mut self, thread: u32, of_holes: bool) -> bool {
+    pub(in crate::door) fn note_read(&mut self, thread: u32, of_holes: bool) -> bool {
         let could = self.may_hide_data();
         self.readers = match self.readers {
             // Of a thread in another namespace the kernel gives no number.
@@ -46,65 +46,65 @@ impl Pages {
     }
 
     /// The file is opened so that it can be mapped and stored to. Answers as `note_read` does.
-    pub(super) fn note_writable(&mut self) -> bool {
+    pub(in crate::door) fn note_writable(&mut self) -> bool {
         let could = self.may_hide_data();
         self.writable += 1;
         self.may_hide_data() && !could
     }
 
     /// One that was opened so is closed.
-    pub(super) fn end_writable(&mut self) {
+    pub(in crate::door) fn end_writable(&mut self) {
         self.writable = self.writable.saturating_sub(1);
     }
 
     /// The file is opened to be read.
-    pub(super) fn note_readable(&mut self) {
+    pub(in crate::door) fn note_readable(&mut self) {
         self.readable += 1;
     }
 
     /// One that was opened so is closed.
-    pub(super) fn end_readable(&mut self) {
+    pub(in crate::door) fn end_readable(&mut self) {
         self.readable = self.readable.saturating_sub(1);
     }
 
     /// Whether reads may come that the door is not told of, unless the kernel has to ask for attributes before.
-    pub(super) fn may_be_read(&self) -> bool {
+    pub(in crate::door) fn may_be_read(&self) -> bool {
         self.readable > 0
     }
 
     /// A cached write fills pages.
-    pub(super) fn note_written(&mut self) {
+    pub(in crate::door) fn note_written(&mut self) {
         self.written = true;
     }
 
     /// Whether the kernel may have any.
-    pub(super) fn may_be_there(&self) -> bool {
+    pub(in crate::door) fn may_be_there(&self) -> bool {
         self.written || self.are_there()
     }
 
     /// Whether any were read.
-    pub(super) fn are_there(&self) -> bool {
+    pub(in crate::door) fn are_there(&self) -> bool {
         self.readers != Readers::None
     }
 
     /// Whether some may be older than what `thread` has just written by the cache: one that was read while the write was on
     /// its way. What the thread itself read, it read before.
-    pub(super) fn may_be_older_than_write(&self, thread: u32) -> bool {
+    pub(in crate::door) fn may_be_older_than_write(&self, thread: u32) -> bool {
         self.are_there() && self.readers != Readers::One(thread)
     }
 
     /// Whether holes may have become data, and the door was not told.
-    pub(super) fn may_hide_data(&self) -> bool {
+    pub(in crate::door) fn may_hide_data(&self) -> bool {
         self.of_holes && self.writable > 0
     }
 
     /// Those in holes are about to be written back and forgotten.
-    pub(super) fn forget_holes(&mut self) {
+    pub(in crate::door) fn forget_holes(&mut self) {
         self.of_holes = false;
     }
 
     /// All are.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::door) fn forget(&mut self) {
         self.readers = Readers::None;
         self.written = false;
         self.of_holes = false;

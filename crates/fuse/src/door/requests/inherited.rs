@@ -5,62 +5,26 @@
 //! where the last one by the same open file ended goes on at the shared offset, wherever others have moved that; any other
 //! was positioned, and moves it.
 
-use super::{Call, Door, Refusal, who};
-use crate::abi::{IoControlIn, IoControlOut};
+use crate::door::call::Call;
+use crate::door::dispatch::Door;
+use crate::door::refusal::Refusal;
+use crate::door::state::shared_offsets::Sharing;
+use crate::door::who;
+use crate::kernel::abi::{IoControlIn, IoControlOut};
 use cuesta_format::control::PASSED_CELL_BYTES;
 use cuesta_format::mount_calls::{self, SHARE_OFFSET, ShareOffset};
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Base, Client, Error, OpenFile, SharedOffset, Whence};
-use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Attempts at an offset that is in use, of two seconds each.
 const TRIES_MAX: u32 = 20;
 
-/// Open files that go on at offsets others share, by their handles.
-#[derive(Default)]
-pub(super) struct SharedOffsets {
-    count: AtomicUsize,
-    of_handles: RwLock<HashMap<u64, Arc<Sharing>>>,
-}
-
-struct Sharing {
-    shared: SharedOffset,
-    /// Where the kernel goes on with the open file.
-    kernels: Mutex<i64>,
-}
-
-impl SharedOffsets {
-    fn of(&self, handle: u64) -> Option<Arc<Sharing>> {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        self.of_handles.read().get(&handle).cloned()
-    }
-
-    fn begin(&self, handle: u64, sharing: Sharing) {
-        let mut of_handles = self.of_handles.write();
-        of_handles.insert(handle, Arc::new(sharing));
-        self.count.store(of_handles.len(), Ordering::Relaxed);
-    }
-
-    /// The handle is another file's from now on, or nobody's.
-    pub(super) fn end(&self, handle: u64) {
-        if self.count.load(Ordering::Relaxed) != 0 {
-            let mut of_handles = self.of_handles.write();
-            of_handles.remove(&handle);
-            self.count.store(of_handles.len(), Ordering::Relaxed);
-        }
-    }
-}
-
 impl Door {
     /// Runs a read or a write of `file`, which the kernel takes to be at `offset`, where it is. Answers the bytes it came to.
-    pub(super) fn at_its_offset(
+    pub(in crate::door) fn at_its_offset(
         &self,
         handle: u64,
         file: &OpenFile,
@@ -97,7 +61,7 @@ impl Door {
         Ok(done)
     }
 
-    pub(super) fn control(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn control(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let IoControlIn { handle, request, .. } = call.arguments.structure()?;
         if request != SHARE_OFFSET || !is_listened_to(call) {
             return Err(Refusal(libc::ENOTTY));
@@ -111,13 +75,17 @@ impl Door {
     }
 
     /// The inode that a name asks for by its number.
-    pub(super) fn asked_by_number(&self, call: &Call<'_>, name: &[u8]) -> Option<InodeNumber> {
+    pub(in crate::door) fn asked_by_number(&self, call: &Call<'_>, name: &[u8]) -> Option<InodeNumber> {
         let inode = if call.inode() == InodeNumber::ROOT { mount_calls::inode_of(name) } else { None };
         inode.filter(|_| is_listened_to(call))
     }
 
     /// Of a directory the kernel would believe that it has moved here.
-    pub(super) fn look_up_number(&self, call: &mut Call<'_>, inode: InodeNumber) -> Result<(), Refusal> {
+    pub(in crate::door) fn look_up_number(
+        &self,
+        call: &mut Call<'_>,
+        inode: InodeNumber,
+    ) -> Result<(), Refusal> {
         let record = self.client.stat(&who::asks(&call.header), Base::Inode(inode), b"", false)?.record;
         if record.kind() == FileKind::Directory {
             return Err(Refusal(libc::EISDIR));

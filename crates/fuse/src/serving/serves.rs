@@ -1,8 +1,8 @@
 //! What does what the kernel asks for: the door, or something simpler beside which it is measured.
 
-use crate::answer::Answer;
-use crate::device::Device;
-use crate::request::Request;
+use crate::kernel::answer::Answer;
+use crate::kernel::device::Device;
+use crate::kernel::request::Request;
 use std::sync::Arc;
 
 /// What became of a request.

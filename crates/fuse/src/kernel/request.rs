@@ -1,6 +1,6 @@
 //! A request as it came from the kernel: its header, and a reader of what follows.
 
-use crate::abi::{InHeader, Opcode};
+use crate::kernel::abi::{InHeader, Opcode};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// What came is no request.
@@ -65,7 +65,7 @@ impl<'a> Arguments<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::MakeDirectoryIn;
+    use crate::kernel::abi::MakeDirectoryIn;
     use zerocopy::IntoBytes;
 
     fn request(arguments: &[u8], extension_length: u16) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! What is durable when a call returns, by the options `sync` and `dirsync`. The kernel asks for an fsync after a write by way of its cache,
 //! and leaves everything else to the file system.
 
-use crate::abi::Opcode;
-use crate::options::Options;
+use crate::kernel::abi::Opcode;
+use crate::mounting::options::Options;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Of a mount, as it is now.
@@ -21,12 +21,12 @@ impl Synchrony {
     }
 
     /// Whether anything is.
-    pub(super) fn any(&self) -> bool {
+    pub(in crate::door) fn any(&self) -> bool {
         self.of_directories.load(Ordering::Relaxed)
     }
 
     /// Whether what such a request changes is.
-    pub(super) fn asks(&self, request: Opcode) -> bool {
+    pub(in crate::door) fn asks(&self, request: Opcode) -> bool {
         match request {
             Opcode::Create
             | Opcode::MakeNode

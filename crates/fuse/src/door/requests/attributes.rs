@@ -1,16 +1,18 @@
 //! Attributes and extended attributes of inodes, and totals of the store.
 
 use super::contents::may_read;
-use super::kinds::is_in_chown;
-use super::overtaken::is_stand_in;
-use super::who;
-use super::{Call, Door, Refusal};
-use crate::abi::{
+use crate::door::call::Call;
+use crate::door::dispatch::Door;
+use crate::door::refusal::{Refusal, stale};
+use crate::door::state::kinds::is_in_chown;
+use crate::door::state::overtaken::is_stand_in;
+use crate::door::who;
+use crate::kernel::abi::{
     ATTRIBUTES_OF_HANDLE, Attributes, AttributesOut, ExtendedSize, GetAttributesIn, SetAttributesIn,
     SetExtendedIn, StatFsOut, StatxIn, StatxOut, StatxTime, valid,
 };
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Timestamp};
-use cuesta_libfs::{Credentials, Error, ExtendedFlags, SetAttributes, SetTime, Target};
+use cuesta_libfs::{Credentials, ExtendedFlags, SetAttributes, SetTime, Target};
 
 /// Bytes in a block of the store, and in what the kernel counts blocks in.
 const BLOCK_BYTES: u32 = 4096;
@@ -23,7 +25,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 const LIST_TAKES_SET_GID: u32 = 1;
 
 /// What the kernel is told of an inode.
-pub(super) fn shown(record: &InodeRecord) -> Attributes {
+pub(in crate::door) fn shown(record: &InodeRecord) -> Attributes {
     let seconds = |time: Timestamp| time.seconds() as u64;
     Attributes {
         inode: record.inode.0,
@@ -45,13 +47,8 @@ pub(super) fn shown(record: &InodeRecord) -> Attributes {
     }
 }
 
-/// An inode the kernel knows that is no more: it looks at the path once more, where there is one.
-pub(super) fn stale(error: Error) -> Refusal {
-    if error == Error::NotFound { Refusal(libc::ESTALE) } else { error.into() }
-}
-
 impl Door {
-    pub(super) fn get_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn get_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let GetAttributesIn { flags, handle, .. } = call.arguments.structure()?;
         let of_handle = (flags & ATTRIBUTES_OF_HANDLE != 0).then_some(handle);
         let (record, (valid, valid_ns)) = self.attributes_of(call, of_handle)?;
@@ -60,7 +57,7 @@ impl Door {
     }
 
     /// The same with the time of birth.
-    pub(super) fn statx(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn statx(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let StatxIn { get_flags, handle, .. } = call.arguments.structure()?;
         let of_handle = (get_flags & ATTRIBUTES_OF_HANDLE != 0).then_some(handle);
         let (record, (valid, valid_ns)) = self.attributes_of(call, of_handle)?;
@@ -151,7 +148,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn set_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn set_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: SetAttributesIn = call.arguments.structure()?;
         let has = |bit: u32| asked.valid & bit != 0;
         if has(valid::SIZE) {
@@ -211,12 +208,12 @@ impl Door {
     }
 
     /// Credentials of a writer: a kernel that says so takes set-id bits by [`Self::take_set_id`].
-    pub(super) fn writer(&self, call: &Call<'_>) -> Credentials {
+    pub(in crate::door) fn writer(&self, call: &Call<'_>) -> Credentials {
         if self.kernel.tells_of_set_id { who::trusted(&call.header) } else { who::asks(&call.header) }
     }
 
     /// The sender of a request writes, and does not keep the set-id bits of what it writes to.
-    pub(super) fn take_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn take_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
         let inode = call.inode();
         if self.client.take_rights_of(&who::takes_set_id(&call.header), inode).map_err(stale)? {
             // The kernel would go by what it knows.
@@ -241,13 +238,13 @@ impl Door {
         if has_set_id && uid != 0 && uid != stat.record.uid { Err(Refusal(libc::EPERM)) } else { Ok(()) }
     }
 
-    pub(super) fn read_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn read_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let target = self.client.read_link(&who::asks(&call.header), call.base(), b"").map_err(stale)?;
         call.answer.put_bytes(&target);
         Ok(())
     }
 
-    pub(super) fn totals(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn totals(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let tree =
             self.client.stat_inode(call.inode()).map_or(InodeNumber::NONE, |(stat, _)| stat.record.tree);
         let totals = self.client.statfs_in(tree)?;
@@ -265,7 +262,7 @@ impl Door {
         Ok(())
     }
 
-    pub(super) fn get_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn get_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ExtendedSize { size, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let target = Target::Path { base: call.base(), path: b"", follow: false };
@@ -273,14 +270,14 @@ impl Door {
         put_sized(call, size, &value)
     }
 
-    pub(super) fn list_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn list_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ExtendedSize { size, .. } = call.arguments.structure()?;
         let target = Target::Path { base: call.base(), path: b"", follow: false };
         let list = self.client.list_extended(&who::asks(&call.header), target).map_err(stale)?;
         put_sized(call, size, &list)
     }
 
-    pub(super) fn set_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn set_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let SetExtendedIn { size, flags, set_flags, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let value = call.arguments.bytes(size as usize)?;
@@ -292,7 +289,7 @@ impl Door {
         self.client.set_extended(&who, target, name, value, flags).map_err(stale)
     }
 
-    pub(super) fn remove_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+    pub(in crate::door) fn remove_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
         if name == CAPABILITY && is_in_chown(call.header.pid) == Some(true) {
             // It goes with a change of owner, which is refused behind this.

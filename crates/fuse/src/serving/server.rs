@@ -4,16 +4,17 @@
 //! another request) never keeps others from being taken; one that finds enough of them waiting ends. What may wait for
 //! as long as it likes, locks, waits in a thread of its own.
 
-use crate::abi::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_LEAST, Opcode, init};
-use crate::answer::Answer;
-use crate::device::{Device, Received};
+use super::agreed::Agreed;
 use crate::door::{Door, Synchrony};
-use crate::keeping::Keeping;
-use crate::options::Options;
-use crate::options_watch;
-use crate::request::Request;
-use crate::root;
-use crate::serves::{Outcome, Serves};
+use crate::kernel::abi::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_LEAST, Opcode, init};
+use crate::kernel::answer::Answer;
+use crate::kernel::device::{Device, Received};
+use crate::kernel::request::Request;
+use crate::mounting::options::Options;
+use crate::mounting::options_watch;
+use crate::serving::keeping::Keeping;
+use crate::serving::root;
+use crate::serving::serves::{Outcome, Serves};
 use cuesta_libfs::Client;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -240,15 +241,6 @@ fn what_is_kept(client: &Client, device: &Device) -> Result<Keeping, ServeError>
     let another = device.another().map_err(ServeError::Device)?;
     let term = client.keep_in_kernel(another.into_file()).map_err(ServeError::Session)?;
     Ok(Keeping::for_term(term))
-}
-
-/// What this side and the kernel agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
-    /// The minor version of the protocol.
-    pub minor: u32,
-    /// Of [`init`].
-    pub flags: u64,
 }
 
 /// Agrees with the kernel on what both can.

@@ -1,23 +1,19 @@
-//! `flock` and record locks: the kernel's, on the inode's lock file, where the other door's programs have theirs.
+//! The locks of this mount: which description each is on, and the threads that wait for one.
 //!
-//! Whoever has a lock here has an open file description of the lock file for it: of `flock` each open file, of record locks
-//! each owner in each inode. So the locks of this mount's programs meet each other and everybody else's. Who of them waits for
-//! whom is in [`super::records`].
+//! Requests for locks come in by `requests/locks.rs`. The graph of waiting owners is in `records.rs`.
 
 use super::kinds::{Kind, kind_of_wait};
-use super::records::{Held, Owner, Range, Records};
-use super::shares::{self, Share, Shares};
-use super::{Call, Door, Refusal};
-use crate::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut};
+use super::lock_file::{END_OF_ALL, LockFile, Wanted};
+use super::range::Range;
+use super::records::{Held, Owner, Records};
+use super::shares::Shares;
+use crate::door::refusal::Refusal;
+use crate::kernel::abi::{InHeader, LockIn};
 use cuesta_format::InodeNumber;
-use cuesta_format::control::USER_LOCK_LAST;
-use cuesta_media::lock_files::{self, Access};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::Errno;
 use std::sync::{Arc, Once};
-use std::thread::Builder;
 use std::time::Duration;
 
 /// What ends a wait.
@@ -26,118 +22,32 @@ const WAKE: i32 = libc::SIGUSR1;
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
 /// Requests to end a wait that has not begun; what is more was about others.
 const EARLY_MAX: usize = 1024;
-/// Where what programs can lock ends, for the kernel.
-const END_OF_ALL: u64 = i64::MAX as u64;
 
 /// What locks of this mount are on.
 #[derive(Default)]
-pub(super) struct Locks {
-    of_files: Mutex<HashMap<u64, Arc<LockFile>>>,
-    records: Arc<Mutex<Records>>,
-    waits: Arc<Mutex<Waits>>,
-    shares: Shares,
-}
-
-/// What a lock is on.
-#[derive(Debug)]
-pub(super) struct LockFile {
-    file: OwnedFd,
-    /// What it counts as for the user it was taken for.
-    _share: Option<Share>,
-}
-
-impl std::ops::Deref for LockFile {
-    type Target = OwnedFd;
-
-    fn deref(&self) -> &OwnedFd {
-        &self.file
-    }
-}
-
-impl From<OwnedFd> for LockFile {
-    fn from(file: OwnedFd) -> LockFile {
-        LockFile { file, _share: None }
-    }
+pub(in crate::door) struct Locks {
+    pub(in crate::door) of_files: Mutex<HashMap<u64, Arc<LockFile>>>,
+    pub(in crate::door) records: Arc<Mutex<Records>>,
+    pub(in crate::door) waits: Arc<Mutex<Waits>>,
+    pub(in crate::door) shares: Shares,
 }
 
 /// Requests that wait, by their numbers, and their threads.
 #[derive(Default)]
-struct Waits {
+pub(in crate::door) struct Waits {
     threads: HashMap<u64, libc::pid_t>,
     ended_early: HashSet<u64>,
     is_over: bool,
 }
 
-/// One lock as it is asked for.
-enum Wanted {
-    Whole { operation: i32 },
-    Range(libc::flock),
-}
-
-impl Wanted {
-    fn of(asked: &LockIn) -> Wanted {
-        if asked.flags & LOCK_FLOCK != 0 {
-            let operation = match asked.kind as i32 {
-                libc::F_RDLCK => libc::LOCK_SH,
-                libc::F_WRLCK => libc::LOCK_EX,
-                _ => libc::LOCK_UN,
-            };
-            return Wanted::Whole { operation };
-        }
-        let [first, last] = [asked.start, asked.end].map(|byte| byte.min(USER_LOCK_LAST) as i64);
-        Wanted::Range(libc::flock {
-            l_type: asked.kind as i16,
-            l_whence: libc::SEEK_SET as i16,
-            l_start: first,
-            l_len: last - first + 1,
-            l_pid: 0,
-        })
-    }
-
-    /// The bytes a record lock is on.
-    fn range(&self) -> Option<Range> {
-        let Wanted::Range(range) = self else { return None };
-        let first = range.l_start as u64;
-        let last = first + (range.l_len as u64 - 1);
-        Some(Range { first, last, is_exclusive: i32::from(range.l_type) == libc::F_WRLCK })
-    }
-
-    fn set(&self, file: &OwnedFd, waits: bool) -> Result<(), Errno> {
-        let file = file.as_raw_fd();
-        // SAFETY: the descriptor is open while it is borrowed; the kernel reads the one structure, which outlives the call.
-        let done = unsafe {
-            match self {
-                Wanted::Whole { operation } => {
-                    libc::flock(file, operation | if waits { 0 } else { libc::LOCK_NB })
-                }
-                Wanted::Range(range) => {
-                    let command = if waits { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
-                    libc::fcntl(file, command, std::ptr::from_ref(range))
-                }
-            }
-        };
-        if done == 0 { Ok(()) } else { Err(last_error()) }
-    }
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
-impl From<Errno> for Refusal {
-    fn from(errno: Errno) -> Refusal {
-        Refusal(errno.raw_os_error())
-    }
-}
-
 impl Locks {
     /// A descriptor of the inode's is closed: its owner's record locks go.
-    pub(super) fn let_go_of_records(&self, inode: InodeNumber, owner: u64) {
+    pub(in crate::door) fn let_go_of_records(&self, inode: InodeNumber, owner: u64) {
         self.records.lock().let_go(Owner { inode, owner }, unlock_all);
     }
 
     /// An open file is closed: its locks go.
-    pub(super) fn let_go_of_file(&self, handle: u64) {
+    pub(in crate::door) fn let_go_of_file(&self, handle: u64) {
         drop(self.of_files.lock().remove(&handle));
         let mut records = self.records.lock();
         let with_it = records.owners.iter().filter(|(_, held)| held.handle == handle);
@@ -146,7 +56,7 @@ impl Locks {
     }
 
     /// Everything goes, and whoever waits is told.
-    pub(super) fn end(&self) {
+    pub(in crate::door) fn end(&self) {
         let mut waits = self.waits.lock();
         waits.is_over = true;
         let requests: Vec<u64> = waits.threads.keys().copied().collect();
@@ -157,124 +67,6 @@ impl Locks {
     }
 }
 
-impl Door {
-    /// What the lock is to be on; `None`: there is none, and none is to be. Who has it makes an [`Asking`] of it.
-    fn lock_file(&self, call: &Call<'_>, asked: &LockIn) -> Result<Option<Arc<LockFile>>, Refusal> {
-        let (inode, user) = (call.inode(), call.header.uid);
-        let is_given_up = asked.kind as i32 == libc::F_UNLCK;
-        if asked.flags & LOCK_FLOCK != 0 {
-            let file = self.files.get(asked.handle)?;
-            let access = if file.check_writable().is_ok() { Access::Locks } else { Access::Read };
-            let mut of_files = self.locks.of_files.lock();
-            if let Some(found) = of_files.get(&asked.handle) {
-                return Ok(Some(Arc::clone(found)));
-            }
-            if is_given_up {
-                return Ok(None);
-            }
-            let file = self.take_lock_file(inode, access, user)?;
-            of_files.insert(asked.handle, Arc::clone(&file));
-            return Ok(Some(file));
-        }
-        let owner = Owner { inode, owner: asked.owner };
-        self.locks.use_records(owner, asked, || self.take_lock_file(inode, Access::Locks, user))
-    }
-
-    fn take_lock_file(
-        &self,
-        inode: InodeNumber,
-        access: Access,
-        user: u32,
-    ) -> Result<Arc<LockFile>, Refusal> {
-        let share = self.locks.shares.take(user, shares::Kind::LockFile).ok_or(Refusal(libc::ENOLCK))?;
-        self.client.note_lock_file();
-        let file =
-            lock_files::take(&*self.client.references(), inode, access).map_err(|errno| match errno {
-                Errno::MFILE | Errno::NFILE => Refusal(libc::ENOLCK),
-                errno => errno.into(),
-            })?;
-        Ok(Arc::new(LockFile { file, _share: Some(share) }))
-    }
-
-    pub(super) fn set_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let asked: LockIn = call.arguments.structure()?;
-        if let Some(file) = self.lock_file(call, &asked)? {
-            self.locks.asking(call, &asked, &file).set()?;
-        }
-        Ok(())
-    }
-
-    /// Sets it at once, or in a thread of its own, which answers.
-    pub(super) fn wait_for_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let asked: LockIn = call.arguments.structure()?;
-        let (unique, device) = (call.header.unique, Arc::clone(call.device));
-        let Some(file) = self.lock_file(call, &asked)? else {
-            device.answer(unique, b"");
-            return Ok(());
-        };
-        let asking = self.locks.asking(call, &asked, &file);
-        match asking.set() {
-            Err(Errno::AGAIN | Errno::ACCESS) => {}
-            done => {
-                done?;
-                device.answer(unique, b"");
-                return Ok(());
-            }
-        }
-        let share =
-            self.locks.shares.take(call.header.uid, shares::Kind::Wait).ok_or(Refusal(libc::ENOLCK))?;
-        hear_wakes();
-        let waiting = move || {
-            let _share = share;
-            match asking.wait() {
-                Ok(()) => device.answer(unique, b""),
-                Err(errno) => device.refuse(unique, errno.raw_os_error()),
-            }
-        };
-        let started = Builder::new().name("fuse-lock".into()).spawn(waiting);
-        started.map(drop).map_err(|_| Refusal(libc::ENOLCK))
-    }
-
-    pub(super) fn interrupt(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let InterruptIn { unique } = call.arguments.structure()?;
-        end_wait(&self.locks.waits, unique);
-        Ok(())
-    }
-
-    pub(super) fn get_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let asked: LockIn = call.arguments.structure()?;
-        let inode = call.inode();
-        let records = self.locks.records.lock();
-        let own = records.owners.get(&Owner { inode, owner: asked.owner }).map(|held| Arc::clone(&held.file));
-        drop(records);
-        let file = match own {
-            Some(file) => file,
-            None => self.take_lock_file(inode, Access::Locks, call.header.uid)?,
-        };
-        let Wanted::Range(mut found) = Wanted::of(&asked) else { return Err(Refusal(libc::EINVAL)) };
-        // SAFETY: the descriptor is open; the kernel reads and writes the one structure, which outlives the call.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) } != 0 {
-            return Err(last_error().into());
-        }
-        let last = (found.l_start + found.l_len - 1) as u64;
-        let out = match i32::from(found.l_type) {
-            libc::F_UNLCK => LockOut { kind: libc::F_UNLCK as u32, ..LockOut::default() },
-            kind => LockOut {
-                start: found.l_start as u64,
-                end: if found.l_len == 0 || last >= USER_LOCK_LAST { END_OF_ALL } else { last },
-                kind: kind as u32,
-                pid: u32::try_from(found.l_pid).unwrap_or_else(|_| {
-                    let asking = Owner { inode, owner: asked.owner };
-                    let last = if found.l_len == 0 { USER_LOCK_LAST } else { last };
-                    self.locks.records.lock().holder(asking, found.l_start as u64, last, kind)
-                }),
-            },
-        };
-        call.answer.put(&out);
-        Ok(())
-    }
-}
-
 /// The kernel forgets all record locks on the description: others may have it, so that it does not go with them.
 fn unlock_all(file: &LockFile) {
     let all = LockIn { end: END_OF_ALL, kind: libc::F_UNLCK as u32, ..LockIn::default() };
@@ -282,7 +74,7 @@ fn unlock_all(file: &LockFile) {
 }
 
 /// A lock that somebody asks for, and what it takes to set it.
-struct Asking {
+pub(in crate::door) struct Asking {
     wanted: Wanted,
     asked: LockIn,
     inode: InodeNumber,
@@ -297,7 +89,7 @@ struct Asking {
 
 impl Locks {
     /// What record locks of the owner are on, taken anew if it has none, with one user more.
-    fn use_records(
+    pub(in crate::door) fn use_records(
         &self,
         owner: Owner,
         asked: &LockIn,
@@ -319,14 +111,19 @@ impl Locks {
         Ok(Some(file))
     }
 
-    fn asking(&self, call: &Call<'_>, asked: &LockIn, file: &Arc<LockFile>) -> Asking {
+    pub(in crate::door) fn asking(
+        &self,
+        (header, inode): (&InHeader, InodeNumber),
+        asked: &LockIn,
+        file: &Arc<LockFile>,
+    ) -> Asking {
         Asking {
             wanted: Wanted::of(asked),
             asked: *asked,
-            inode: call.inode(),
+            inode,
             file: Arc::clone(file),
-            unique: call.header.unique,
-            thread: call.header.pid,
+            unique: header.unique,
+            thread: header.pid,
             records: Arc::clone(&self.records),
             waits: Arc::clone(&self.waits),
         }
@@ -345,7 +142,7 @@ impl Asking {
     }
 
     /// Sets it if nobody is in the way.
-    fn set(&self) -> Result<(), Errno> {
+    pub(in crate::door) fn set(&self) -> Result<(), Errno> {
         let Some(range) = self.wanted.range() else { return self.wanted.set(&self.file, false) };
         let mut records = self.records.lock();
         self.wanted.set(&self.file, false)?;
@@ -356,7 +153,7 @@ impl Asking {
     }
 
     /// Waits for it.
-    fn wait(&self) -> Result<(), Errno> {
+    pub(in crate::door) fn wait(&self) -> Result<(), Errno> {
         let range = self.wanted.range().map(|range| (range, kind_of_wait(self.thread, || self.is_ended())));
         {
             let mut waits = self.waits.lock();
@@ -425,7 +222,7 @@ impl Drop for Asking {
 }
 
 /// Ends a wait. The signal does nothing to a thread that does not wait yet, so it is sent until the wait is over.
-fn end_wait(waits: &Mutex<Waits>, unique: u64) {
+pub(in crate::door) fn end_wait(waits: &Mutex<Waits>, unique: u64) {
     loop {
         {
             let mut waits = waits.lock();
@@ -447,7 +244,7 @@ fn end_wait(waits: &Mutex<Waits>, unique: u64) {
 }
 
 /// Has the signal interrupt system calls, and do nothing else.
-fn hear_wakes() {
+pub(in crate::door) fn hear_wakes() {
     static HEARD: Once = Once::new();
     extern "C" fn nothing(_: libc::c_int) {}
     HEARD.call_once(|| {
@@ -463,6 +260,9 @@ fn hear_wakes() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::abi::LOCK_FLOCK;
+    use cuesta_format::control::USER_LOCK_LAST;
+    use rustix::fd::OwnedFd;
 
     #[test]
     fn ranges_end_where_programs_locks_end() {

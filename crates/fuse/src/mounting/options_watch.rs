@@ -1,8 +1,8 @@
 //! Mechanism: tells the door how its mount is, each time the kernel's list of mounts changes. A remount is the kernel's, and tells
 //! the process that serves the mount nothing.
 
-use crate::mount::mount_lines;
-use crate::options::Options;
+use super::list::mount_lines;
+use crate::mounting::options::Options;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io;
