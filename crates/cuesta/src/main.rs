@@ -1,45 +1,22 @@
 //! The `cuesta` command: makes, serves, inspects and repairs stores, and runs programs on them.
 //!
-//! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
-//!
-//! | file | idea |
+//! | room | idea |
 //! |---|---|
-//! | [`store`], [`places`] | where a store's parts lie, and on which kind of file system |
-//! | [`daemon`], [`start`], [`next_daemon`], [`own_program`] | a connection to a store's daemon, and starting one |
-//! | [`owner`], [`locking`], [`holder`] | becoming the store's user, and having the store alone |
-//! | [`guard`] | watching over the folder of a store that is served |
-//! | [`device`], [`mounts`] | a store's device number, and where stores are mounted |
-//! | [`slips`], [`failure`], [`output`], [`log`] | what users get wrong, and how the command says things |
-//! | [`system_calls`], [`error_names`], [`user_names`] | names for numbers |
+//! | `commands` | the subcommands, one file each; each answers the exit status |
+//! | `stores` | where the parts of a store lie, its owner, its locks and its mounts |
+//! | `daemons` | a connection to the daemon of a store, and starting one |
+//! | `messages` | how the command says things, and names for numbers |
+//!
+//! The command knows no formats and no protocol but by the other crates.
 
 mod commands;
-mod daemon;
-mod device;
-mod error_names;
-mod failure;
-mod guard;
-mod holder;
-mod locking;
-mod log;
-mod mounts;
-mod next_daemon;
-mod output;
-mod own_program;
-mod owner;
-mod places;
-mod program;
-mod size;
-mod slips;
-mod start;
-mod store;
-mod system_calls;
-mod user_names;
+mod daemons;
+mod messages;
+mod stores;
 
 use clap::Parser;
-use commands::{
-    Command, calibrate, destroy, doctor, explain, fsck, mkfs, mount, quota, run, scrub, serve, status, stop,
-    trace, unmount,
-};
+use commands::Command;
+use messages::{failure, output, slips};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -87,23 +64,7 @@ fn main() -> ExitCode {
     };
     // What a disk does not give of a mapped file is an error of who reads it, and not the end of the daemon or of a mount.
     cuesta_media::install_fault_handler();
-    let done = match &cli.command {
-        Command::Mkfs(arguments) => mkfs::execute(arguments),
-        Command::Serve(arguments) => serve::execute(arguments),
-        Command::Mount(arguments) => mount::execute(arguments),
-        Command::Unmount(arguments) => unmount::execute(arguments),
-        Command::Stop(arguments) => stop::execute(arguments),
-        Command::Destroy(arguments) => destroy::execute(arguments),
-        Command::Status(arguments) => status::execute(arguments),
-        Command::Run(arguments) => run::execute(arguments),
-        Command::Doctor(arguments) => doctor::execute(arguments),
-        Command::Fsck(arguments) => fsck::execute(arguments),
-        Command::Scrub(arguments) => scrub::execute(arguments),
-        Command::Quota(arguments) => quota::execute(arguments),
-        Command::Calibrate(arguments) => calibrate::execute(arguments),
-        Command::Explain(arguments) => explain::execute(arguments),
-        Command::Trace(arguments) => trace::execute(arguments),
-    };
+    let done = cli.command.execute();
     done.unwrap_or_else(|failure| {
         output::error(&failure);
         ExitCode::from(failure.exit_status())

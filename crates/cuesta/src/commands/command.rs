@@ -1,0 +1,66 @@
+//! The subcommands as the command line has them, and which function executes each.
+
+use super::daemons::{serve, status, stop, trace};
+use super::files::{explain, quota};
+use super::programs::{doctor, mount, run, unmount};
+use super::stores::{calibrate, destroy, fsck, mkfs, scrub};
+use crate::messages::failure::Failure;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    #[command(about = "Make a store")]
+    Mkfs(mkfs::Arguments),
+    #[command(about = "Run a program with its files under /cuesta on a store")]
+    Run(run::Arguments),
+    #[command(about = "Run a program, then tell which of its calls were served")]
+    Doctor(doctor::Arguments),
+    #[command(about = "Mount a store, for every program to see")]
+    Mount(mount::Arguments),
+    #[command(about = "Take a mount away", visible_alias = "umount")]
+    Unmount(unmount::Arguments),
+    #[command(about = "Serve a store in the foreground")]
+    Serve(serve::Arguments),
+    #[command(about = "Digest everything, then stop the daemon of a store")]
+    Stop(stop::Arguments),
+    #[command(about = "Remove a store and all that is in it")]
+    Destroy(destroy::Arguments),
+    #[command(about = "Show what a store holds and who uses it")]
+    Status(status::Arguments),
+    #[command(about = "Check a store, and repair what can be")]
+    Fsck(fsck::Arguments),
+    #[command(about = "Read all content, and compare it with its checksums")]
+    Scrub(scrub::Arguments),
+    #[command(about = "Show what users own, and limit it")]
+    Quota(quota::Arguments),
+    #[command(about = "Measure a medium, and what is got of a slower one played on it")]
+    Calibrate(calibrate::Arguments),
+    #[command(about = "Show where a file lies and who holds it")]
+    Explain(explain::Arguments),
+    #[command(about = "Print what the daemon does, as JSON lines")]
+    Trace(trace::Arguments),
+}
+
+impl Command {
+    /// Executes the command. Answers the exit status.
+    pub fn execute(&self) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Mkfs(arguments) => mkfs::execute(arguments),
+            Command::Run(arguments) => run::execute(arguments),
+            Command::Doctor(arguments) => doctor::execute(arguments),
+            Command::Mount(arguments) => mount::execute(arguments),
+            Command::Unmount(arguments) => unmount::execute(arguments),
+            Command::Serve(arguments) => serve::execute(arguments),
+            Command::Stop(arguments) => stop::execute(arguments),
+            Command::Destroy(arguments) => destroy::execute(arguments),
+            Command::Status(arguments) => status::execute(arguments),
+            Command::Fsck(arguments) => fsck::execute(arguments),
+            Command::Scrub(arguments) => scrub::execute(arguments),
+            Command::Quota(arguments) => quota::execute(arguments),
+            Command::Calibrate(arguments) => calibrate::execute(arguments),
+            Command::Explain(arguments) => explain::execute(arguments),
+            Command::Trace(arguments) => trace::execute(arguments),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `cuesta explain`.
+
+use crate::daemons::daemon::Daemon;
+use crate::daemons::start;
+use crate::messages::failure::Failure;
+use crate::messages::output;
+use crate::messages::size::human;
+use crate::stores::mounts;
+use cuesta_format::wire::{Explanation, LeaseMode, Refusal, Request, Response};
+use cuesta_format::{BLOCK_BYTES, FileKind};
+use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Show where a file lies and who holds it.\n\n\
+                  Has everything digested first that programs wrote so far, so that it tells where that is, too.",
+    after_help = "\
+Examples:
+  cuesta explain --store ~/store /cuesta/my.db
+  cuesta explain --store ~/store --json my.db
+  cuesta explain ~/files/my.db                       where the store is mounted at ~/files
+
+Exit status: 0 done; 1 failed, or there is no such file."
+)]
+pub struct Arguments {
+    /// The file, as a program under `cuesta run` names it, by the store's mount, or relative to the store's root
+    path: PathBuf,
+    /// The store's directory [default: $CUESTA_STORE, or the one on whose mount the file lies]
+    #[arg(long, value_name = "STORE")]
+    store: Option<PathBuf>,
+    /// The path under which programs find the store [default: where it is mounted, and /cuesta]
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let store = mounts::store_of(arguments.store.as_deref(), &arguments.path)?;
+    let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
+    start::ensure(&store)?;
+    let mut daemon = Daemon::expect(&store)?;
+    match daemon.ask(&Request::Explain { path: inner.as_os_str().as_bytes().to_vec() })? {
+        Response::Explained(explanation) if arguments.json => {
+            output::print(&(as_json(&explanation).to_string() + "\n"))?;
+        }
+        Response::Explained(explanation) => {
+            output::print(&as_text(&arguments.path, &explanation))?;
+        }
+        Response::Failed(Refusal::NotFound) => {
+            return Err(Failure::on(&arguments.path, "no such file in the store"));
+        }
+        other => return Err(daemon.unexpected(&other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kind(mode: u32) -> &'static str {
+    match FileKind::from_mode(mode) {
+        Some(FileKind::File) => "file",
+        Some(FileKind::Directory) => "directory",
+        Some(FileKind::Symlink) => "symbolic link",
+        Some(FileKind::Fifo) => "named pipe",
+        Some(FileKind::Socket) => "socket",
+        Some(FileKind::CharacterDevice) => "character device",
+        Some(FileKind::BlockDevice) => "block device",
+        None => "unknown",
+    }
+}
+
+fn as_json(explanation: &Explanation) -> serde_json::Value {
+    let Explanation { record, extents, target, leases } = explanation;
+    json!({
+        "kind": kind(record.mode),
+        "record": record,
+        "extents": extents.iter().map(|extent| json!({
+            "file_offset": extent.file_block * BLOCK_BYTES,
+            "bytes": u64::from(extent.blocks) * BLOCK_BYTES,
+            "tier": "nvm",
+            "address": extent.address.0,
+        })).collect::<Vec<_>>(),
+        "target": (!target.is_empty()).then(|| String::from_utf8_lossy(target)),
+        "leases": leases.iter().map(|(session, mode)| json!({
+            "session": session,
+            "write": *mode == LeaseMode::Write,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(path: &Path, explanation: &Explanation) -> String {
+    let Explanation { record, extents, target, leases } = explanation;
+    let mut text = format!(
+        "{}\n  {}, inode {}, mode {:04o}, owner {}:{}, {} link{}\n",
+        output::heading(&path.display().to_string()),
+        kind(record.mode),
+        record.inode,
+        record.mode & 0o7777,
+        record.uid,
+        record.gid,
+        record.links,
+        if record.links == 1 { "" } else { "s" },
+    );
+    match FileKind::from_mode(record.mode) {
+        Some(FileKind::Directory) => text += &format!("  {} entries\n", record.size),
+        Some(FileKind::Symlink) => text += &format!("  points to {}\n", String::from_utf8_lossy(target)),
+        _ => {
+            let bytes = record.blocks * BLOCK_BYTES;
+            text +=
+                &format!("  {} ({} bytes), {} allocated\n", human(record.size), record.size, human(bytes));
+        }
+    }
+    if !extents.is_empty() {
+        let rows: Vec<Vec<String>> = extents
+            .iter()
+            .map(|extent| {
+                let bytes = u64::from(extent.blocks) * BLOCK_BYTES;
+                vec![
+                    (extent.file_block * BLOCK_BYTES).to_string(),
+                    human(bytes),
+                    "nvm".into(),
+                    format!("{:#x}", extent.address.0),
+                ]
+            })
+            .collect();
+        text += &output::table(&["at", "length", "tier", "address"], &rows);
+    }
+    if leases.is_empty() {
+        text += "  held by no session\n";
+    }
+    for (session, mode) in leases {
+        let may = if *mode == LeaseMode::Write { "change" } else { "read" };
+        text += &format!("  session {session} may {may} it\n");
+    }
+    text
+}
