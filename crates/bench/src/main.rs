@@ -1,44 +1,46 @@
 //! `cuesta-bench`: plain programs that are measured, and the runner that measures them on Cuesta and its peers.
 //!
-//! `works` is the policy (which works, what goals); everything else is mechanism: `workload` the programs,
-//! `measure` and `stats` the figures, `peers` on `scratch` the file systems, put up by `stage`, `child` the processes, `daemon` what
-//! the kernel tells of one, `disk` what it tells of a disk, `runner` the rounds, `report` the verdicts.
+//! | room | idea |
+//! |---|---|
+//! | `works` | policy: which works there are, and the goals of each |
+//! | `workload` | the programs that are measured |
+//! | `peers` | the file systems that works are run on |
+//! | `running` | the rounds of a run, and the stage they need |
+//! | `processes` | children, daemons and users |
+//! | `environment` | the machine, its disk, and places for peers |
+//! | `figures` | clocks, figures and statistics |
+//! | `report`, `curves` | tables, charts and JSON |
 
-mod child;
 mod curves;
-mod daemon;
-mod disk;
+mod environment;
 mod error;
-mod fio;
-mod goal;
-mod machine;
-mod measure;
-mod null;
+mod figures;
 mod peers;
+mod processes;
 mod report;
-mod runner;
-mod scratch;
-mod stage;
-mod stats;
-mod user;
+mod running;
 mod workload;
 mod works;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use serde::Serialize;
 
-use crate::curves::CurvesOptions;
+use crate::curves::run::CurvesOptions;
 use crate::error::{BenchError, Context};
-use crate::peers::PeerName;
 use crate::peers::mount::MOUNTED;
-use crate::report::{Report, table};
-use crate::runner::Settings;
-use crate::stage::{Materials, Stage};
-use crate::works::{Subject, Work};
+use crate::peers::name::PeerName;
+use crate::peers::null;
+use crate::report::json::write_json;
+use crate::report::lines::Report;
+use crate::report::table;
+use crate::running::fio;
+use crate::running::runner::{self, Settings};
+use crate::running::stage::{Materials, Stage};
+use crate::works::all::{self, Subject};
+use crate::works::work::Work;
 
 /// Measures Cuesta and its peers.
 #[derive(Debug, Parser)]
@@ -136,16 +138,16 @@ struct WorkloadOptions {
 }
 
 fn work_named(name: &str) -> Result<&'static Work, String> {
-    works::find(name).ok_or_else(|| "no such work; see `cuesta-bench list`".to_owned())
+    all::find(name).ok_or_else(|| "no such work; see `cuesta-bench list`".to_owned())
 }
 
 fn main() -> ExitCode {
     let ended = match CommandLine::parse().command {
         Subcommands::Run(options) => run(&options),
-        Subcommands::Curves(options) => curves::run(&options),
+        Subcommands::Curves(options) => curves::run::run(&options),
         Subcommands::Workload(options) => workload(&options),
         Subcommands::List => {
-            works::all().for_each(|work| println!("{:<20} {}", work.name, work.rows[0].title));
+            all::all().for_each(|work| println!("{:<20} {}", work.name, work.rows[0].title));
             Ok(ExitCode::SUCCESS)
         }
         Subcommands::ServeNull { at } => {
@@ -163,7 +165,7 @@ fn workload(options: &WorkloadOptions) -> Result<ExitCode, BenchError> {
     let seconds = if options.quick { work.seconds_quick } else { work.seconds };
     let time = Duration::try_from_secs_f64(options.seconds.unwrap_or(seconds))
         .map_err(|error| BenchError::Unusable(format!("--seconds: {error}")))?;
-    let outcome = workload::run(work, &options.dir, time, options.disk_counters.as_deref())?;
+    let outcome = workload::run::run(work, &options.dir, time, options.disk_counters.as_deref())?;
     println!("{}", serde_json::to_string(&outcome).context("printing what was measured")?);
     Ok(ExitCode::SUCCESS)
 }
@@ -173,7 +175,7 @@ fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
     let works: Vec<&Work> = if is_named {
         options.only.clone()
     } else if options.subject.is_empty() {
-        works::all().collect()
+        all::all().collect()
     } else {
         options.subject.iter().flat_map(|subject| subject.works()).collect()
     };
@@ -196,12 +198,4 @@ fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
         write_json(&report, file)?;
     }
     Ok(ExitCode::from(u8::from(!report.failures.is_empty())))
-}
-
-fn write_json(report: &impl Serialize, file: &Path) -> Result<(), BenchError> {
-    if let Some(dir) = file.parent() {
-        std::fs::create_dir_all(dir).context("making the directory for the JSON")?;
-    }
-    let json = serde_json::to_string_pretty(report).context("writing the JSON")?;
-    std::fs::write(file, json + "\n").context("writing the JSON")
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::table::{Along, CURVES, Curve, QUANTILES, Step, bytes};
-use crate::measure::{Figure, Outcome};
-use crate::peers::PeerName;
+use crate::figures::measure::{Figure, Outcome};
+use crate::figures::stats::{Summary, quantiles_us};
+use crate::peers::name::PeerName;
 use crate::report::table::number;
-use crate::runner::{Measured, PeerResult};
-use crate::stats::{Summary, quantiles_us};
-use crate::workload::CROWDS;
+use crate::running::runner::{Measured, PeerResult};
+use crate::workload::pieces::pauses::CROWDS;
 
 /// What a chart shows of each point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

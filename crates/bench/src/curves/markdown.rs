@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Report;
 use super::chart::Chart;
+use super::report::Report;
 use super::table::{Along, GROUPS, Group};
-use crate::peers::PeerName;
+use crate::peers::name::PeerName;
 
 const NOTHING: &str = "–";
 

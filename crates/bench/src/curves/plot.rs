@@ -12,7 +12,7 @@ use plotters::prelude::*;
 use super::chart::Chart;
 use super::table::{GROUPS, Group};
 use crate::error::BenchError;
-use crate::peers::PeerName;
+use crate::peers::name::PeerName;
 
 const SIZE: (u32, u32) = (760, 440);
 const LEGEND_WIDTH: u32 = 110;

@@ -2,13 +2,15 @@
 
 use std::sync::LazyLock;
 
-use crate::goal::Goal;
-use crate::measure::Figure;
-use crate::peers::PeerName;
-use crate::workload::append::Append;
-use crate::workload::pages::{PageWork, Pages};
-use crate::workload::threads::Threads;
-use crate::works::{GIB, KIB, MIB, Program, Row, Work};
+use crate::figures::measure::Figure;
+use crate::figures::units::{GIB, KIB, MIB};
+use crate::peers::name::PeerName;
+use crate::workload::writes::append::Append;
+use crate::workload::writes::pages::{PageWork, Pages};
+use crate::workload::writes::threads::Threads;
+use crate::works::goal::Goal;
+use crate::works::program::Program;
+use crate::works::work::{Row, Work};
 
 /// Bytes of a request.
 const SIZES: &[u64] = &[64, 128, 256, 512, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB];
@@ -188,13 +190,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::works;
+    use crate::works::all;
 
     #[test]
     fn every_step_is_a_work_that_a_child_finds() {
         let names: BTreeSet<_> = steps(false).map(|step| step.work.name).collect();
         assert_eq!(names.len(), 3 * SIZES.len() + 3);
-        assert!(names.iter().all(|name| works::find(name).is_some_and(|work| work.name == *name)));
+        assert!(names.iter().all(|name| all::find(name).is_some_and(|work| work.name == *name)));
         assert_eq!(steps(true).count(), 3 * SIZES_QUICK.len() + 3);
     }
 

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{OF_USER, Peer, PeerName};
-use crate::child::{self, Guarded, Role};
-use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
-use crate::measure::{Figure, Outcome};
-use crate::user::User;
-use crate::workload::fill::READY;
-use crate::works::Work;
+use crate::figures::measure::{Figure, Outcome};
+use crate::peers::name::PeerName;
+use crate::peers::peer::{OF_USER, Peer};
+use crate::processes::child::{self, Guarded, Role};
+use crate::processes::daemon::Daemon;
+use crate::processes::user::User;
+use crate::workload::daemons::fill::READY;
+use crate::works::work::Work;
 
 /// Where programs see the store.
 const MOUNT: &str = "/cuesta";

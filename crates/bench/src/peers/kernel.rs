@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{OF_USER, Peer, PeerName};
-use crate::child::Role;
-use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
-use crate::measure::Outcome;
-use crate::user::User;
-use crate::works::Work;
+use crate::figures::measure::Outcome;
+use crate::peers::name::PeerName;
+use crate::peers::peer::{OF_USER, Peer};
+use crate::processes::child::Role;
+use crate::processes::daemon::Daemon;
+use crate::processes::user::User;
+use crate::works::work::Work;
 
 /// A mounted file system of the kernel.
 #[derive(Debug)]

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::cuesta::Cuesta;
 use super::kernel::Kernel;
-use super::{Peer, PeerName};
-use crate::child::{self, Guarded, Role};
-use crate::daemon::Daemon;
 use crate::error::BenchError;
-use crate::measure::Outcome;
-use crate::works::Work;
+use crate::figures::measure::Outcome;
+use crate::peers::name::PeerName;
+use crate::peers::peer::Peer;
+use crate::processes::child::{self, Guarded, Role};
+use crate::processes::daemon::Daemon;
+use crate::works::work::Work;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 

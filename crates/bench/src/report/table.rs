@@ -1,8 +1,8 @@
 //! The report as text.
 
-use super::{Line, Report, counted};
-use crate::goal::Goal;
-use crate::peers::PeerName;
+use super::lines::{Line, Report, counted};
+use crate::peers::name::PeerName;
+use crate::works::goal::Goal;
 
 /// All of them, in the order of the columns; those that nobody asked for have none.
 const PEERS: [PeerName; 12] = [
@@ -142,7 +142,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::report::tests::{machine, measured};
+    use crate::report::lines::tests::{machine, measured};
 
     #[test]
     fn numbers_keep_three_digits() {

@@ -1,81 +1,24 @@
-//! The programs that are measured: plain ones, that make ordinary libc calls through the standard library and
-//! know nothing of Cuesta. Each measures itself with its own clock, then reads back what it wrote, outside
-//! the measured time; a figure from a program that read back wrong data is not reported.
+//! The programs that are measured: plain ones, that make ordinary libc calls and know nothing of Cuesta.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `daemons/` | programs for the daemon after a crash and at rest |
+//! | `limits/` | programs that are compared with the hardware alone |
+//! | `pieces/` | pieces of programs |
+//! | `programs/` | programs that start programs |
+//! | `run.rs` | runs the program of a work |
+//! | `sharing/` | several processes that share files and directories |
+//! | `single/` | single calls |
+//! | `writes/` | small synchronous writes, databases, large writes |
+//!
+//! Each program measures itself with its own clock, then reads back what it wrote, outside the measured time. A figure from a
+//! program that read back wrong data is not reported.
 
-pub mod append;
-pub mod at_rest;
-pub mod calls;
-pub mod create;
-pub mod digest;
-pub mod fill;
-pub mod foreign;
-pub mod hand_over;
-pub mod job;
-pub mod limit;
-pub mod mixed;
-pub mod pages;
+pub mod daemons;
+pub mod limits;
+pub mod pieces;
+pub mod programs;
+pub mod run;
 pub mod sharing;
-pub mod sqlite;
-pub mod start;
-pub mod stream;
-pub mod threads;
-pub mod together;
-
-mod bare;
-mod members;
-mod shell;
-mod sources;
-mod stamp;
-
-use std::path::Path;
-use std::time::Duration;
-
-use crate::error::{BenchError, Context};
-use crate::measure::{Figure, Outcome};
-use crate::works::{Program, Work};
-
-/// How long a log is given to drain between bursts; longer than SharedFS waits before it calls a log idle.
-pub const SETTLE: Duration = Duration::from_millis(200);
-
-/// How many work at once, one after the other, and the figure that tells how many times as much they do together as one does.
-pub const CROWDS: [(u32, Option<Figure>); 4] =
-    [(1, None), (2, Some(Figure::Two)), (4, Some(Figure::Four)), (8, Some(Figure::Eight))];
-
-/// Runs the program of `work` in `dir`, which is made for it and removed behind it. `disk` has the counters of the disk
-/// that `dir` comes to lie on.
-pub fn run(work: &Work, dir: &Path, time: Duration, disk: Option<&Path>) -> Result<Outcome, BenchError> {
-    match work.program {
-        Program::Append(append) => within(dir, || append.run(dir, time)),
-        Program::Threads(threads) => within(dir, || threads.run(dir, time)),
-        Program::Pages(pages) => within(dir, || pages.run(dir, time)),
-        Program::Sqlite(sqlite) => within(dir, || sqlite.run(dir, time, disk)),
-        Program::Create(create) => within(dir, || create.run(dir, time)),
-        Program::OneDirectory(together) => within(dir, || together.run(dir, time)),
-        Program::OwnDirectories(apart) => within(dir, || apart.run(dir, time)),
-        Program::HandOver(hand_over) => within(dir, || hand_over.run(dir, time)),
-        Program::Limit(limit) => within(dir, || limit.run(dir, time)),
-        Program::Mixed(mixed) => within(dir, || mixed.run(dir, time)),
-        Program::Digest(digest) => within(dir, || digest.run(dir, time)),
-        Program::Stream(stream) => within(dir, || stream.run(dir, time)),
-        Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
-        Program::Calls(calls) => within(dir, || calls.run(dir, time)),
-        Program::AtRest(rest) => within(dir, || rest.stay(dir)),
-        Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
-        Program::Shared(shared) => within(dir, || shared.run(dir, time)),
-        Program::PgBench(pgbench) => within(dir, || pgbench.run(dir, time)),
-        Program::ServedRename(rename) => within(dir, || rename.run(dir, time)),
-        Program::ParallelJob(job) => job.run(dir),
-        Program::Start(start) => start.run(dir),
-        Program::Job(job) => job.run(dir),
-        Program::Launch { .. } => {
-            Err(BenchError::Unusable(format!("{} is measured from outside only", work.name)))
-        }
-    }
-}
-
-fn within(dir: &Path, program: impl FnOnce() -> Result<Outcome, BenchError>) -> Result<Outcome, BenchError> {
-    std::fs::create_dir_all(dir).context("making the directory")?;
-    let outcome = program()?;
-    std::fs::remove_dir_all(dir).context("removing the directory")?;
-    Ok(outcome)
-}
+pub mod single;
+pub mod writes;

@@ -1,10 +1,11 @@
 //! Policy: single calls, those of a store by the mount and those that are not of a store.
 
-use super::{Program, Work, row};
-use crate::goal::{self, Goal};
-use crate::measure::Figure;
-use crate::workload::calls::Calls;
-use crate::workload::foreign::Foreign;
+use crate::figures::measure::Figure;
+use crate::workload::single::calls::Calls;
+use crate::workload::single::foreign::Foreign;
+use crate::works::goal::{self, Goal};
+use crate::works::program::Program;
+use crate::works::work::{Work, row};
 
 /// In the order of the table.
 pub const WORKS: &[Work] = &[

@@ -1,10 +1,11 @@
 //! Policy: what the daemon needs after a crash and at rest.
 
-use super::{Program, Row, Work, row};
-use crate::goal::{self, Goal};
-use crate::measure::Figure;
-use crate::workload::at_rest::AtRest;
-use crate::workload::fill::Filling;
+use crate::figures::measure::Figure;
+use crate::workload::daemons::at_rest::AtRest;
+use crate::workload::daemons::fill::Filling;
+use crate::works::goal::{self, Goal};
+use crate::works::program::Program;
+use crate::works::work::{Row, Work, row};
 
 const fn recovery(name: &'static str, filling: Filling, rows: &'static [Row]) -> Work {
     let program = Program::Recovery(filling);

@@ -1,12 +1,14 @@
 //! Policy: what is compared with the hardware alone, and what a program is to see of the digest beside it
 //! (docs/decisions/0031-how-far-from-the-limit.md).
 
-use super::{BURSTS, KIB, MIB, Program, Row, Work, row};
-use crate::goal::{self, Goal};
-use crate::measure::Figure;
-use crate::workload::digest::{Digest, Folded};
-use crate::workload::limit::{Limit, LimitWork};
-use crate::workload::mixed::Mixed;
+use crate::figures::measure::Figure;
+use crate::figures::units::{KIB, MIB};
+use crate::workload::limits::digest::{Digest, Folded};
+use crate::workload::limits::limit::{Limit, LimitWork};
+use crate::workload::limits::mixed::Mixed;
+use crate::works::goal::{self, Goal};
+use crate::works::program::Program;
+use crate::works::work::{BURSTS, Row, Work, row};
 
 const fn limit(
     name: &'static str,

@@ -1,27 +1,28 @@
 //! The programs of works, and what each asks of the peers and the machine.
 
-use super::{KIB, MIB};
-use crate::user::User;
-use crate::workload::append::Append;
-use crate::workload::at_rest::AtRest;
-use crate::workload::calls::Calls;
-use crate::workload::create::Create;
-use crate::workload::digest::{Digest, Folded};
-use crate::workload::fill::Filling;
-use crate::workload::foreign::Foreign;
-use crate::workload::hand_over::HandOver;
-use crate::workload::job::Job;
-use crate::workload::limit::Limit;
-use crate::workload::mixed::Mixed;
-use crate::workload::pages::Pages;
+use crate::figures::units::{KIB, MIB};
+use crate::processes::user::User;
+use crate::workload::daemons::at_rest::AtRest;
+use crate::workload::daemons::fill::Filling;
+use crate::workload::limits::digest::{Digest, Folded};
+use crate::workload::limits::limit::Limit;
+use crate::workload::limits::mixed::Mixed;
+use crate::workload::programs::job::Job;
+use crate::workload::programs::start::Start;
 use crate::workload::sharing::pgbench::PgBench;
 use crate::workload::sharing::rename::ServedRename;
-use crate::workload::sharing::{self, Shared, postgres};
-use crate::workload::sqlite::Sqlite;
-use crate::workload::start::Start;
-use crate::workload::stream::Stream;
-use crate::workload::threads::Threads;
-use crate::workload::together::{OneDirectory, OwnDirectories};
+use crate::workload::sharing::shared::Shared;
+use crate::workload::sharing::{self, postgres};
+use crate::workload::single::calls::Calls;
+use crate::workload::single::foreign::Foreign;
+use crate::workload::writes::append::Append;
+use crate::workload::writes::create::Create;
+use crate::workload::writes::hand_over::HandOver;
+use crate::workload::writes::pages::Pages;
+use crate::workload::writes::sqlite::Sqlite;
+use crate::workload::writes::stream::Stream;
+use crate::workload::writes::threads::Threads;
+use crate::workload::writes::together::{OneDirectory, OwnDirectories};
 
 /// The user that PostgreSQL is installed with.
 const POSTGRES: &str = "postgres";

@@ -1,10 +1,11 @@
 //! Policy: programs that are started, and jobs of many programs one after the other.
 
-use super::{Program, Row, Work, row};
-use crate::goal::{self, Goal};
-use crate::measure::Figure;
-use crate::workload::job::{Job, Make, Task};
-use crate::workload::start::{Start, Started};
+use crate::figures::measure::Figure;
+use crate::workload::programs::job::{Job, Make, Task};
+use crate::workload::programs::start::{Start, Started};
+use crate::works::goal::{self, Goal};
+use crate::works::program::Program;
+use crate::works::work::{Row, Work, row};
 
 const fn start(name: &'static str, what: Started, rows: &'static [Row]) -> Work {
     let program = Program::Start(Start { what, count: 200 });

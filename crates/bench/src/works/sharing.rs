@@ -1,16 +1,18 @@
 //! Policy: several processes that share files and directories. In memory they do as much as on tmpfs, on a disk more than on ext4,
 //! and no single call waits long for the others.
 
-use super::{KIB, MIB, Program, Row, Work, row};
-use crate::goal::{self, Goal};
-use crate::measure::Figure;
-use crate::workload::sharing::Shared;
+use crate::figures::measure::Figure;
+use crate::figures::units::{KIB, MIB};
 use crate::workload::sharing::append::{AccessLog, Append};
 use crate::workload::sharing::job::{Job, Task};
 use crate::workload::sharing::mail::Mail;
 use crate::workload::sharing::pages::Pages;
 use crate::workload::sharing::pgbench::PgBench;
 use crate::workload::sharing::rename::ServedRename;
+use crate::workload::sharing::shared::Shared;
+use crate::works::goal::{self, Goal};
+use crate::works::program::Program;
+use crate::works::work::{Row, Work, row};
 
 const ROUNDS: u32 = 3;
 /// Of works that take long: all of them together shall take six minutes.
@@ -173,7 +175,7 @@ const fn joined(parts: [[Row; 6]; 3]) -> [Row; 18] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::PeerName;
+    use crate::peers::name::PeerName;
 
     fn goals(name: &str, figure: Figure) -> Vec<Goal> {
         let work = WORKS.iter().find(|work| work.name == name).unwrap();

@@ -1,16 +1,18 @@
 //! Policy: small synchronous writes, databases, files put in place, large writes.
 
-use super::{BURSTS, GIB, KIB, MIB, Program, Row, Work, row};
-use crate::goal::{self, Goal};
-use crate::measure::Figure;
-use crate::workload::append::Append;
-use crate::workload::create::Create;
-use crate::workload::hand_over::HandOver;
-use crate::workload::pages::{PageWork, Pages};
-use crate::workload::sqlite::{JournalMode, Sqlite};
-use crate::workload::stream::Stream;
-use crate::workload::threads::Threads;
-use crate::workload::together::{OneDirectory, OwnDirectories};
+use crate::figures::measure::Figure;
+use crate::figures::units::{GIB, KIB, MIB};
+use crate::workload::writes::append::Append;
+use crate::workload::writes::create::Create;
+use crate::workload::writes::hand_over::HandOver;
+use crate::workload::writes::pages::{PageWork, Pages};
+use crate::workload::writes::sqlite::{JournalMode, Sqlite};
+use crate::workload::writes::stream::Stream;
+use crate::workload::writes::threads::Threads;
+use crate::workload::writes::together::{OneDirectory, OwnDirectories};
+use crate::works::goal::{self, Goal};
+use crate::works::program::Program;
+use crate::works::work::{BURSTS, Row, Work, row};
 
 const fn append(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
     let program =

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::clock::{CallClock, timed_in_each};
-use super::operations;
+use super::warm_up::operations;
 use crate::error::{BenchError, Context};
-use crate::measure::Outcome;
-use crate::workload::stamp::Stamped;
+use crate::figures::measure::Outcome;
+use crate::workload::pieces::stamp::Stamped;
 
 /// A record says in the upper bits of its number which process wrote it.
 const PROCESS_SHIFT: u32 = 48;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::WARM_UP;
+use super::warm_up::WARM_UP;
 use crate::error::BenchError;
-use crate::measure::{Figure, Outcome, Timed, latency_histogram};
-use crate::workload::members;
+use crate::figures::measure::{Figure, Outcome, Timed, latency_histogram};
+use crate::workload::pieces::members;
 
 /// Says how long each call took: the end of one is the start of the next, and what a program does between calls is little.
 #[derive(Debug)]

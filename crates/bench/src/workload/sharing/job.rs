@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::clock::CallClock;
 use crate::error::{BenchError, Context};
-use crate::measure::{Figure, Outcome, latency_histogram};
-use crate::workload::shell::shell;
+use crate::figures::measure::{Figure, Outcome, latency_histogram};
+use crate::workload::pieces::shell::shell;
 
 /// The probe renames its file so often: a load that is small beside the job's.
 const PROBE_EVERY: Duration = Duration::from_millis(5);

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::clock::{CallClock, timed_in_each};
-use super::operations;
+use super::warm_up::operations;
 use crate::error::{BenchError, Context};
-use crate::measure::Outcome;
-use crate::workload::stamp::{Stamped, verify_blocks};
+use crate::figures::measure::Outcome;
+use crate::workload::pieces::stamp::{Stamped, verify_blocks};
 
 /// One message in so many is read back.
 const VERIFIED_EVERY: usize = 97;

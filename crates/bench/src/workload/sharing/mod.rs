@@ -1,7 +1,20 @@
-//! What several processes do at once to files and directories that they share.
+//! Several processes that use the same files and directories at once.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `append.rs` | records appended to one file |
+//! | `clock.rs` | times operations and the calls in them |
+//! | `job.rs` | jobs of several programs in one folder |
+//! | `mail.rs` | mail delivered into one Maildir |
+//! | `pages.rs` | pages of one file, written and read |
+//! | `pgbench.rs` | PostgreSQL under `pgbench` |
+//! | `postgres.rs` | a PostgreSQL server |
+//! | `rename.rs` | a rename that SharedFS performs |
+//! | `shared.rs` | members that do the same in one place |
+//! | `warm_up.rs` | operations before the measured ones |
 //!
 //! The processes are members of one workload, or programs that a shell starts. Each member measures its own operations, and in
-//! them each single call: what counts here is not only how much gets done but also how long one call waits for the others.
+//! them each single call: how long one call waits for the others counts as much as how much gets done.
 
 pub mod append;
 pub mod clock;
@@ -11,70 +24,5 @@ pub mod pages;
 pub mod pgbench;
 pub mod postgres;
 pub mod rename;
-
-use std::path::Path;
-use std::time::Duration;
-
-use self::append::{AccessLog, Append};
-use self::mail::Mail;
-use self::pages::Pages;
-use super::members;
-use crate::error::BenchError;
-use crate::measure::{Figure, Outcome};
-
-/// Operations of each member before anything is measured.
-const WARM_UP: u64 = 32;
-
-/// What members do.
-#[derive(Clone, Copy, Debug)]
-pub enum Shared {
-    /// Deliver mail into one Maildir.
-    Mail(Mail),
-    /// Append to one file.
-    Append(Append),
-    /// Serve a page and log the request, as the workers of a web server do.
-    AccessLog(AccessLog),
-    /// Overwrite and read pages of one file.
-    Pages(Pages),
-}
-
-impl Shared {
-    /// Measures in `dir`.
-    pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
-        let outcomes = match self {
-            Shared::Mail(mail) => mail.run(dir, time),
-            Shared::Append(append) => append.run(dir, time),
-            Shared::AccessLog(log) => log.run(dir, time),
-            Shared::Pages(pages) => pages.run(dir, time),
-        };
-        Ok(together(&outcomes?))
-    }
-}
-
-/// What members reached together, with the longest wait that any of them had for a single call.
-fn together(outcomes: &[Outcome]) -> Outcome {
-    let waits = outcomes.iter().filter_map(|outcome| outcome.figures.get(&Figure::LongestWait));
-    let longest = waits.copied().fold(0.0, f64::max);
-    members::together(outcomes).with(Figure::LongestWait, longest)
-}
-
-/// How many operations a member did, those before the measured ones included.
-fn operations(outcome: &Outcome) -> u64 {
-    WARM_UP + outcome.latency.iter().map(|&(_, times)| times).sum::<u64>()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_wait_of_any_member_counts() {
-        let one = |longest| Outcome {
-            latency: vec![(1_000_000, 5)],
-            ..Outcome::of(Figure::LongestWait, longest).with(Figure::Rate, 5.0)
-        };
-        let whole = together(&[one(3.0), one(70.0), one(2.0)]);
-        assert_eq!(whole.figures[&Figure::LongestWait], 70.0);
-        assert!((whole.figures[&Figure::Rate] - 15.0).abs() < 0.01);
-    }
-}
+pub mod shared;
+pub mod warm_up;

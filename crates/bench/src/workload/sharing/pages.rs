@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::clock::{CallClock, timed_in_each};
-use super::operations;
+use super::warm_up::operations;
 use crate::error::{BenchError, Context};
-use crate::measure::Outcome;
-use crate::workload::stamp::{Stamped, verify_blocks};
+use crate::figures::measure::Outcome;
+use crate::workload::pieces::stamp::{Stamped, verify_blocks};
 
 /// A page says in the upper bits of its number which process wrote it, from 1; the parent, which fills the file, is 0.
 const PROCESS_SHIFT: u32 = 48;

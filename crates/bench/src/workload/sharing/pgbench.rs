@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use super::postgres::{Server, run};
 use crate::error::{BenchError, Context};
-use crate::measure::{Figure, Outcome, latency_histogram};
+use crate::figures::measure::{Figure, Outcome, latency_histogram};
 
 /// How many clients at once, and the figures that tell of them.
 const CROWDS: [(u32, [Figure; 3]); 3] = [

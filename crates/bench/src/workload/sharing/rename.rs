@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{BenchError, Context};
-use crate::measure::{Budget, Figure, Outcome, timed};
-use crate::workload::members;
+use crate::figures::measure::{Budget, Figure, Outcome, timed};
+use crate::workload::pieces::members;
 
 /// User 65534 (`nobody`), who owns no store.
 const OTHER_USER: libc::uid_t = 65534;

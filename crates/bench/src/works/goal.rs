@@ -1,0 +1,121 @@
+//! Policy: what a row of the table has to reach. Which row has which goal is in `works`.
+
+use crate::peers::name::PeerName;
+
+/// What a row has to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// At least this many times the value on tmpfs.
+    TimesTmpfs(f64),
+    /// Less than this many times the value on tmpfs.
+    BelowTimesTmpfs(f64),
+    /// Less than this much more than on tmpfs, in the figure's unit.
+    AddedBelow(f64),
+    /// Less than this, in the figure's unit.
+    Below(f64),
+    /// At least this, in the figure's unit.
+    Above(f64),
+    /// A peer's value is at most so many times another one's,
+    AtMost {
+        /// whose,
+        peer: PeerName,
+        /// times
+        times: f64,
+        /// the value of this one.
+        of: PeerName,
+    },
+    /// or at least so many times.
+    AtLeast {
+        /// Whose,
+        peer: PeerName,
+        /// times
+        times: f64,
+        /// the value of this one.
+        of: PeerName,
+    },
+    /// A peer's value is less than so much more than another one's.
+    MoreThanBelow {
+        /// Whose,
+        peer: PeerName,
+        /// so much more, in the figure's unit,
+        limit: f64,
+        /// than the value of this one.
+        of: PeerName,
+    },
+    /// Reported, not judged.
+    Reported,
+}
+
+impl Goal {
+    /// Whether it is one of that peer: as the one judged, or as the one it is judged by.
+    pub fn is_about(&self, peer: PeerName) -> bool {
+        match *self {
+            Goal::AtMost { peer: judged, of, .. }
+            | Goal::AtLeast { peer: judged, of, .. }
+            | Goal::MoreThanBelow { peer: judged, of, .. } => judged == peer || of == peer,
+            _ => false,
+        }
+    }
+}
+
+/// An append with its fsync, to a bare copy of its bytes past the caches and a fence,
+pub const NEAR_A_COPY: Goal = Goal::Below(3.0);
+/// and a read, to a bare copy of its bytes.
+pub const NEAR_MEMCPY: Goal = Goal::Below(2.0);
+/// 999 of 1,000 operations take less, while what they logged is digested beside them.
+pub const TAIL: Goal = Goal::Below(100.0);
+/// What the digest does of fresh data, in MB/s,
+pub const DIGESTED: Goal = Goal::Above(1000.0);
+/// and of small operations of which little is left, a second.
+pub const FOLDED: Goal = Goal::Above(300_000.0);
+
+/// A write may not wait longer than this.
+pub const STALL: Goal = Goal::Below(50.0);
+
+/// Processes that have nothing to do with each other get as much more done as on tmpfs, within what rounds differ.
+pub const SCALE: Goal = Goal::TimesTmpfs(0.9);
+
+/// Nobody asks for anything: no time is taken, but for what a clock that is read can see,
+pub const NO_TIME: Goal = Goal::Below(0.1);
+/// and nothing wakes up.
+pub const NO_WAKE_UPS: Goal = Goal::Below(1.0);
+/// What the daemon may take for a million files and a thousand sessions.
+pub const MEMORY: Goal = Goal::Below(256.0);
+
+/// What a day's work may cost.
+pub const JOB: Goal = Goal::BelowTimesTmpfs(1.1);
+
+/// What the kernel keeps of a mount costs what it does of a file system of its own, but for what FUSE does in the kernel.
+pub const KEPT: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.5, of: PeerName::Ext4Ram };
+/// What the door is asked costs little beyond the round trip.
+pub const CALL: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.2, of: PeerName::Null };
+/// A tree by the mount, to who passes on to a file system of the kernel's.
+pub const TREE: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.5, of: PeerName::Bindfs };
+/// To a program under `cuesta run` it is one whether the store is mounted: times,
+pub const MOUNTED_TIME: Goal = Goal::AtMost { peer: PeerName::OnMount, times: 1.1, of: PeerName::Cuesta };
+/// and rates.
+pub const MOUNTED_RATE: Goal = Goal::AtLeast { peer: PeerName::OnMount, times: 0.9, of: PeerName::Cuesta };
+
+/// A tree of files on a disk takes no longer than on the kernel's own.
+pub const DISK_TREE: Goal = Goal::AtMost { peer: PeerName::OnDisk, times: 1.0, of: PeerName::Ext4Disk };
+/// What waits for a disk is as much more done as there.
+pub const fn disk(times: f64) -> Goal {
+    Goal::AtLeast { peer: PeerName::OnDisk, times, of: PeerName::Ext4Disk }
+}
+
+/// A job of several programs at once takes no longer than on tmpfs, within what rounds differ,
+pub const SHARED_JOB: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 1.05, of: PeerName::Tmpfs };
+/// and git, which makes its files and renames them, no longer.
+pub const SHARED_GIT: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 1.0, of: PeerName::Tmpfs };
+/// Where processes share, 99 of 100 operations take little longer than there,
+pub const SHARED_TAIL: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 2.0, of: PeerName::Tmpfs };
+/// and on a disk little longer than on the kernel's own.
+pub const SHARED_TAIL_ON_DISK: Goal =
+    Goal::AtMost { peer: PeerName::OnDisk, times: 2.0, of: PeerName::Ext4Disk };
+/// A call on a disk waits no longer than in memory, beyond what the disk itself makes one wait.
+pub const WAIT_ON_DISK: Goal =
+    Goal::MoreThanBelow { peer: PeerName::OnDisk, limit: 50.0, of: PeerName::Ext4Disk };
+/// The mount of a store on a disk, to the kernel's own file system there.
+pub const fn mount_on_disk(times: f64) -> Goal {
+    Goal::AtLeast { peer: PeerName::MountDisk, times, of: PeerName::Ext4Disk }
+}
