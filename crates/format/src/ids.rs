@@ -56,7 +56,7 @@ number! {
 }
 
 impl SessionId {
-    /// No session. As the holder of an inode without a name: whoever has it open, as can be seen
+    /// No session. As the holder of an inode without a name: the processes that have it open, as can be seen
     /// ([`crate::control`]).
     pub const NOBODY: SessionId = SessionId(0);
 }

@@ -51,7 +51,7 @@ pub const WRITE_BYTES_MAX: usize = 16 << 20;
 /// Longest value of an extended attribute, in bytes (as `XATTR_SIZE_MAX` of Linux).
 pub const EXTENDED_VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Most bytes the names of one inode's extended attributes take, each with a byte behind it: what one list holds
+/// Most bytes the names of one inode's extended attributes take, each with a byte behind it: the limit of one list
 /// (as `XATTR_LIST_MAX` of Linux).
 pub const EXTENDED_NAMES_BYTES_MAX: usize = 64 << 10;
 

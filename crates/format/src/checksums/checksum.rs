@@ -45,13 +45,13 @@ impl Crc32c {
         Crc32c(u32::MAX)
     }
 
-    /// Goes on with the shift register as somebody else left it.
+    /// Goes on with the shift register that another computation left.
     #[must_use]
     pub const fn from_register(register: u32) -> Crc32c {
         Crc32c(register)
     }
 
-    /// The shift register, for somebody else to go on with.
+    /// The shift register, for another computation to go on with.
     #[must_use]
     pub const fn register(self) -> u32 {
         self.0
@@ -115,7 +115,7 @@ fn is_among_the_first() -> bool {
     }
 }
 
-/// What the processor has for it.
+/// The instructions that the processor has for it.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

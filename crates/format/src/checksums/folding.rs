@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm256_xor_si256, _mm256_zextsi128_si256,
 };
 
-/// What the low and the high half of 128 bits are multiplied by, to be moved over so many bytes: powers of x modulo
+/// The factors that move the low and the high half of 128 bits over so many bytes: powers of x modulo
 /// the polynomial of CRC32C, their bits in reverse.
 #[must_use]
 pub const fn multipliers(bytes: u32) -> [u64; 2] {

@@ -3,7 +3,7 @@
 //! The C library asked when the program started. Asking again takes some fifteen `cpuid`, each of which leaves a virtual
 //! machine: as long as all the rest of a short program's work on the store.
 
-/// What the C library keeps of one leaf of the processor's features (`struct cpuid_feature`).
+/// The C library's copy of one leaf of the processor's features (`struct cpuid_feature`).
 #[repr(C)]
 struct Leaf {
     /// eax, ebx, ecx, edx as the processor gave them.
@@ -64,7 +64,7 @@ impl Feature {
         // SAFETY: the C library answers for every leaf, with a structure that lives for good and does not change.
         let leaf = unsafe { &*__x86_get_cpuid_feature_leaf(leaf) };
         let words = match self {
-            // Registers nobody has to save: what the processor says is all there is to it.
+            // These features have no registers that the system must save, so the processor's own word is enough.
             Feature::Clflushopt | Feature::Clwb => &leaf.registers,
             _ => &leaf.active,
         };

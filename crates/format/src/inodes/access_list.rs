@@ -6,14 +6,14 @@
 //! | 8 each | tag u16, permissions u16, id u32 |
 //!
 //! A file's access list speaks of the same owner, mask and others as its mode bits. The mode is what counts: of a list that
-//! is kept these entries are never read, and [`with_mode`] fills them in for whoever asks. So a new mode needs no new list,
+//! is kept these entries are never read, and [`with_mode`] fills them in for a program that asks. So a new mode needs no new list,
 //! and a list that says no more than a mode ([`is_plain`]) is none.
 
 use crate::SYMLINK_BYTES_MAX;
 
 /// The extended attribute that is a file's access list.
 pub const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-/// The extended attribute that is a directory's default list: what is made in it starts with that.
+/// The extended attribute that is a directory's default list: new inodes in the directory start with it.
 pub const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 /// Longest list, in bytes: some 500 entries, as ext4 has room for.
 pub const LIST_BYTES_MAX: usize = SYMLINK_BYTES_MAX;
@@ -21,10 +21,10 @@ pub const LIST_BYTES_MAX: usize = SYMLINK_BYTES_MAX;
 const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that name nobody.
+/// The id of entries that name no user and no group.
 const NO_ID: u32 = u32::MAX;
 
-/// Whom an entry is about.
+/// The users that an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Whom {
     /// The owner.
@@ -35,7 +35,7 @@ pub enum Whom {
     OwningGroup,
     /// A group.
     Group(u32),
-    /// The most that anybody but the owner and the others is given.
+    /// The most that users get who are neither the owner nor among the others.
     Mask,
     /// Everybody else.
     Others,
@@ -44,9 +44,9 @@ pub enum Whom {
 /// An entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
-    /// Whom it is about.
+    /// The users it is about.
     pub whom: Whom,
-    /// What they may: bits as `R_OK`, `W_OK` and `X_OK`.
+    /// Their permissions: bits as `R_OK`, `W_OK` and `X_OK`.
     pub permissions: u32,
 }
 
@@ -75,7 +75,7 @@ impl Whom {
     }
 }
 
-/// What is wrong with bytes that should be a list.
+/// Why bytes are no list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// They are of another version.
@@ -115,7 +115,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Vec<Entry>>, ListError> {
     Ok(if entries.is_empty() { None } else { Some(entries) })
 }
 
-/// Whether entries make a list: an owner, users, a group, groups, a mask (there must be one if somebody is named) and others,
+/// Whether entries make a list: an owner, users, a group, groups, a mask (there must be one if a user or group is named) and others,
 /// in this order.
 pub fn check(entries: &[Entry]) -> Result<(), ListError> {
     let mut named = false;
@@ -195,7 +195,7 @@ pub fn with_mode(list: &[u8], mode: u32) -> Vec<u8> {
     encode(&filled)
 }
 
-/// Whose permissions a mode's bits for the group are.
+/// The entry that a mode's bits for the group belong to.
 fn class_of_group(list: &[u8]) -> Whom {
     if entries(list).any(|entry| entry.whom == Whom::Mask) { Whom::Mask } else { Whom::OwningGroup }
 }

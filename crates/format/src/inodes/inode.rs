@@ -1,4 +1,4 @@
-//! Inodes, extents and times: what the shared area knows of a file.
+//! Inodes, extents and times: the shared area's record of a file.
 
 use crate::{BLOCK_BYTES, BlockAddress, InodeNumber};
 use serde::{Deserialize, Serialize};
@@ -160,7 +160,7 @@ pub struct InodeRecord {
     /// directory it was made in; no inode for others.
     pub parent: InodeNumber,
     /// The nearest directory with a quota that it lies in, which may be itself ([`crate::quota::Payer::Tree`]); no inode:
-    /// none. What is made gets that of its directory, and nothing moves to a directory with another.
+    /// none. A new inode gets that of its directory, and no inode moves to a directory with another.
     pub tree: InodeNumber,
 }
 

@@ -25,7 +25,7 @@ impl Amounts {
         self.blocks >= needed.blocks && self.inodes >= needed.inodes
     }
 
-    /// Both together; what is endless stays so.
+    /// Both together; an endless amount stays endless.
     #[must_use]
     pub fn plus(self, other: Amounts) -> Amounts {
         Amounts {
@@ -34,7 +34,7 @@ impl Amounts {
         }
     }
 
-    /// What is left without `other`; what is endless stays so.
+    /// The rest without `other`; an endless amount stays endless.
     #[must_use]
     pub fn minus(self, other: Amounts) -> Amounts {
         let minus = |left: u64, right| if left == u64::MAX { left } else { left.saturating_sub(right) };
@@ -42,10 +42,10 @@ impl Amounts {
     }
 }
 
-/// How long somebody may be over a soft limit, unless it is said: a week, as quotas of Linux have it.
+/// How long an owner may be over a soft limit by default: a week, as quotas of Linux have it.
 pub const GRACE_SECONDS: u64 = 7 * 24 * 60 * 60;
 
-/// What somebody may own at most; 0 of something: no limit, as quotas of Linux have it.
+/// The most that an owner may have; 0 of something: no limit, as quotas of Linux have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Never more than this.
@@ -60,7 +60,7 @@ impl Limits {
     /// None at all.
     pub const NONE: Limits = Limits::hard(Amounts::NONE);
 
-    /// Limits that nobody exceeds.
+    /// Limits that no owner exceeds.
     #[must_use]
     pub const fn hard(hard: Amounts) -> Limits {
         Limits { hard, soft: Amounts::NONE, grace_seconds: GRACE_SECONDS }
@@ -72,7 +72,7 @@ impl Limits {
         self.hard == Amounts::NONE && self.soft == Amounts::NONE
     }
 
-    /// The most that somebody can own for longer than the grace.
+    /// The most that an owner can have for longer than the grace.
     #[must_use]
     pub fn lasting(&self) -> Amounts {
         let of = |soft: u64, hard: u64| match (soft, hard) {
@@ -92,7 +92,7 @@ impl Default for Limits {
     }
 }
 
-/// Since when somebody owns more than a soft limit.
+/// Since when an owner has more than a soft limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverSince {
     /// Of blocks.
@@ -104,13 +104,13 @@ pub struct OverSince {
 /// Limits, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowance {
-    /// What was set.
+    /// The limits that were set.
     pub limits: Limits,
-    /// What was seen since.
+    /// When the owner came over a soft limit.
     pub over_since: OverSince,
 }
 
-/// Who is charged for an inode and its blocks: its owner, its group, and the quota's directory it lies in
+/// The payers for an inode and its blocks: its owner, its group, and the quota's directory it lies in
 /// ([`crate::InodeRecord::tree`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Payer {
@@ -155,7 +155,7 @@ impl std::fmt::Display for Payer {
     }
 }
 
-/// Whose limits are to be set.
+/// The owner whose limits are to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limited {
     /// A user's.
@@ -166,7 +166,7 @@ pub enum Limited {
     Directory(#[serde(with = "serde_bytes")] Vec<u8>),
 }
 
-/// What somebody has, and may have at most.
+/// An owner's amounts, and the most it may have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
     /// Who.
@@ -174,9 +174,9 @@ pub struct Quota {
     /// The path of a directory, below the root and without a leading slash.
     #[serde(with = "serde_bytes")]
     pub path: Vec<u8>,
-    /// What is in the shared area.
+    /// The amounts in the shared area.
     pub used: Amounts,
-    /// What they may have.
+    /// The amounts it may have.
     pub allowance: Allowance,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The daemon executes a caller's calls. When it dies before it answers, the caller asks the next daemon. So the entry by which a
 //! call takes effect carries a tag behind its body, and the digest commits the call's outcome ([`CallRecord`]) together with
-//! what the entry changes. The next daemon recovers every log first, and then looks the call up.
+//! the entry's changes. The next daemon recovers every log first, and then looks the call up.
 //!
 //! | bytes | tag |
 //! |---|---|
@@ -52,7 +52,7 @@ pub struct CallSlot {
 /// What an entry says of the call that it executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTag {
-    /// Whose call it is.
+    /// The caller, and which of its calls in flight it is.
     pub slot: CallSlot,
     /// The caller's process, or 0.
     pub process: u32,

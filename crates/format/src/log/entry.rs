@@ -118,7 +118,7 @@ impl Salt {
 /// The fields of a header, before it is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the entry does.
+    /// The kind of operation.
     pub kind: EntryKind,
     /// Flags of the kind (see [`crate::operation`]).
     pub flags: u8,
@@ -162,7 +162,7 @@ struct Layout {
 const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(Layout, unacknowledged) == 60);
 
-/// What lies between the acknowledged mark and its entry, as the header has it.
+/// The distance from the acknowledged mark to its entry, as the header has it.
 #[inline]
 fn unacknowledged(position: LogPosition, acknowledged: LogPosition) -> u32 {
     if acknowledged.0 == 0 {

@@ -46,14 +46,14 @@ pub enum Operation<'a> {
         /// What.
         data: &'a [u8],
     },
-    /// Sets the size; what lies behind is gone, what is new reads as zeros.
+    /// Sets the size. Bytes behind the new end are gone, and new bytes read as zeros.
     Truncate {
         /// The file.
         inode: InodeNumber,
         /// New size in bytes.
         size: u64,
     },
-    /// What the file has of a range reads as zeros and lies nowhere any more.
+    /// A range of the file reads as zeros, and has no blocks any more.
     Clear {
         /// The file.
         inode: InodeNumber,
@@ -94,7 +94,7 @@ pub enum Operation<'a> {
         name: &'a [u8],
         /// The target, for symbolic links; else empty.
         target: &'a [u8],
-        /// What it gets of its directory's default list, unless it is a symbolic link; empty: nothing.
+        /// Its access list from its directory's default list, unless it is a symbolic link; empty: none.
         list: &'a [u8],
     },
     /// Makes a file that has no name and is open in this session.
@@ -111,7 +111,7 @@ pub enum Operation<'a> {
         uid: u32,
         /// Group.
         gid: u32,
-        /// What it gets of the default list of the directory it is made in; empty: nothing.
+        /// Its access list from the default list of the directory it is made in; empty: none.
         list: &'a [u8],
     },
     /// Gives an inode one more name, or an unnamed one its first.
@@ -367,7 +367,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Writes the body into `out`, whose length is [`Operation::body_bytes`]. Names must be
+    /// Writes the body into `out`, which has a length of [`Operation::body_bytes`]. Names must be
     /// [`is_entry_name`]s (of extended attributes [`is_extended_name`]s) and targets at most [`crate::SYMLINK_BYTES_MAX`] long.
     pub fn encode_body(&self, out: &mut [u8]) {
         let names = match *self {

@@ -17,7 +17,7 @@ impl CallTag {
         Some(CallTag::decode(bytes))
     }
 
-    /// What the call came to that `operation` executed.
+    /// The record of the call that `operation` executed.
     #[must_use]
     pub fn record(&self, operation: &Operation<'_>) -> CallRecord {
         let (value, end) = match *operation {

@@ -1,4 +1,4 @@
-//! Notices to the kernel's FUSE driver: what it was told by the server of a mount holds no more. No I/O.
+//! Notices to the kernel's FUSE driver: an answer that the server of a mount gave holds no more. No I/O.
 //!
 //! Each is a message to be written, whole, to a descriptor of the mount (`linux/fuse.h`: `fuse_out_header` with the
 //! notice's code for an error and no request's number, then what it is about, in the machine's own byte order).
@@ -29,7 +29,7 @@ fn header(notice: &mut [u8], code: i32) {
     notice[4..8].copy_from_slice(&code.to_ne_bytes());
 }
 
-/// What is known of an inode holds no more.
+/// Attributes and content of an inode hold no more.
 #[must_use]
 pub fn inode(inode: InodeNumber, about: About) -> [u8; INODE_NOTICE_BYTES] {
     let mut notice = [0; INODE_NOTICE_BYTES];

@@ -1,11 +1,11 @@
-//! What a program behind the preload door asks a mount of the same store: a file by its number, and that an open file go on
-//! at an offset other processes share. Both are for whoever executes a program that the door cannot be in, which is to find
-//! at the mount what it inherits. A mount listens to its own user and to root alone.
+//! Calls of a program behind the preload door to a mount of the same store: to open a file by its number, and to have an open file
+//! go on at an offset that other processes share. Both are for a process that executes a program without the door, which is to find
+//! its inherited files at the mount. A mount listens to its own user and to root alone.
 
 use crate::InodeNumber;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a name in the root begins with that stands for whatever has the number behind it.
+/// The beginning of a name in the root that stands for the inode with the number behind it.
 const BY_NUMBER: &str = ".cuesta-number-";
 
 /// The name of an inode by its number.

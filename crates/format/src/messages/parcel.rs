@@ -1,4 +1,4 @@
-//! Parcels: what leases on many inodes bring along, in one run of bytes that is taken apart where somebody looks.
+//! Parcels: leases on many inodes with their records, in one run of bytes, from which LibFS takes a record when it needs it.
 //!
 //! A program that comes into a tree is given thousands of inodes at a time. As messages of their own they would cost both
 //! sides more than all the rest of a stat; so SharedFS copies their records as the metadata store holds them, and LibFS
@@ -49,7 +49,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Begins an item; what is pushed belongs to it until the next begins.
+    /// Begins an item. Extents that are pushed belong to it until the next item begins.
     pub fn begin(&mut self, inode: InodeNumber, mode: LeaseMode, record: InodeLayout) {
         self.item = self.bytes.len();
         let bytes = (ITEM_BYTES as u32).into();
@@ -176,7 +176,7 @@ fn item_at(bytes: &[u8], at: usize) -> Option<Item<'_>> {
     Some(Item { head, extents, rest })
 }
 
-/// What a lease on one inode brings along.
+/// The lease on one inode, with its record.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     head: &'a ItemLayout,

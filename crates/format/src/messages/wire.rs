@@ -85,13 +85,13 @@ pub enum Request {
         ahead: u32,
         /// And on these; at most [`BESIDE_MAX`].
         beside: Vec<InodeNumber>,
-        /// What changed since is enough.
+        /// The session still has these names, so the changes since are enough.
         kept: Option<Kept>,
         /// If SharedFS performs such operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
         sends: Sends,
     },
     /// Leases that will be wanted soon, to read, on inodes of a block of numbers, aligned as that of `Acquire`: only where
-    /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket: nobody may be reading yet.
+    /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket, as the session may not read yet.
     Ahead {
         /// One of the numbers.
         near: InodeNumber,
@@ -132,7 +132,7 @@ pub enum Request {
         /// The file.
         inode: InodeNumber,
     },
-    /// Whether anybody has the inode open for writing; answered [`Response::Written`].
+    /// Whether a process has the inode open for writing; answered [`Response::Written`].
     IsWritten {
         /// The inode.
         inode: InodeNumber,
@@ -144,7 +144,7 @@ pub enum Request {
         number: u64,
         /// The inode it is of.
         inode: InodeNumber,
-        /// What a receiver needs, as doors write it.
+        /// Everything that a receiver needs, as doors write it.
         #[serde(with = "serde_bytes")]
         description: Vec<u8>,
     },
@@ -153,7 +153,7 @@ pub enum Request {
         /// Its number.
         number: u64,
     },
-    /// This session is a mount's, of which a descriptor comes along: what it loses SharedFS calls doubtful to the kernel
+    /// This session is a mount's, and a descriptor of the mount comes along: SharedFS tells the kernel which leases the session loses
     /// ([`crate::kernel_notice`]). Answered [`Response::KeptInKernel`].
     KeepInKernel,
     /// The mount is gone in order: the kernel keeps nothing of it any more. Answered [`Response::Done`].
@@ -173,15 +173,15 @@ pub enum Request {
         /// Blocks wanted beyond the present limit.
         blocks: u64,
     },
-    /// Room for somebody to own so much more. What this session did is digested first, and what it was given of that
-    /// room before is void. Answered [`Response::Room`], [`Refusal::OverQuota`], or of a directory [`Refusal::NoSpace`].
+    /// Room for an owner to have so much more. SharedFS digests the session's log first, and the share of that room that the session got
+    /// before is void. Answered [`Response::Room`], [`Refusal::OverQuota`], or of a directory [`Refusal::NoSpace`].
     Room {
         /// Who.
         payer: Payer,
-        /// What is needed at least.
+        /// The amounts that are needed at least.
         needed: Amounts,
     },
-    /// What the digests up to `upto` did to files; answered [`Response::Report`].
+    /// The changes of files by digests up to `upto`; answered [`Response::Report`].
     Report {
         /// First position not yet retired.
         from: LogPosition,
@@ -195,7 +195,7 @@ pub enum Request {
     },
     /// Digest this session's log now, up to what it completed; answered when done.
     Digest,
-    /// The generation moved: what was accepted, and which leases are gone.
+    /// The generation moved: asks how far the log was accepted, and which leases are gone.
     Resync,
     /// Totals for statfs: of the store, or as far as a directory with a quota has a part in it, once this session's log is
     /// digested; those of others are, too, unless that was done a moment ago.
@@ -209,7 +209,7 @@ pub enum Request {
     Status,
     /// `cuesta quota`: what everybody owns and may own, once everything is digested. Answered [`Response::Quotas`].
     Quotas,
-    /// `cuesta quota`: what somebody may own at most.
+    /// `cuesta quota`: sets the most that an owner may have.
     SetQuota {
         /// Who.
         of: Limited,
@@ -243,8 +243,8 @@ pub enum Request {
     },
     /// `cuesta stop`: digest everything, answer, exit.
     Stop,
-    /// This process waits on other connections, for longer than it should: who is to answer there may be waiting for
-    /// the processor that it was asked on.
+    /// This process waits on other connections, for longer than it should: the daemon's threads there may be waiting for
+    /// the processor that it asked on.
     Unheard,
     /// The page that counts daemons shows another number than this daemon's: is this one still the store's? Answered [`Response::Done`],
     /// with the page set right, or not at all.
@@ -257,7 +257,7 @@ pub enum Request {
         /// The parts.
         logs: Vec<LogDependency>,
     },
-    /// Inodes that were read, and when, whose times of last access that may move. Answered [`Response::Done`], whatever became
+    /// Inodes that were read, and when: SharedFS may move their times of last access. Answered [`Response::Done`], whatever became
     /// of them.
     Accessed {
         /// At most [`ACCESSES_MAX`].
@@ -275,7 +275,7 @@ pub enum Request {
 pub struct Question<R> {
     /// The number of the processor that its sender waits on, a hint where to answer; `None`: it does not wait.
     pub processor: Option<u32>,
-    /// What is asked: a [`Request`], or a reference to one.
+    /// A [`Request`], or a reference to one.
     pub request: R,
 }
 
@@ -292,9 +292,9 @@ pub enum Response {
     },
     /// To [`Request::Acquire`] and [`Request::Lookup`].
     Granted {
-        /// What was asked for.
+        /// The lease that was asked for.
         grant: Box<Grant>,
-        /// What is granted ahead, if anything is: a [`crate::parcel`].
+        /// Leases that are granted ahead, if any: a [`crate::parcel`].
         #[serde(with = "serde_bytes")]
         ahead: Vec<u8>,
     },
@@ -413,7 +413,7 @@ pub enum Refusal {
     Internal(String),
 }
 
-/// What a session starts with.
+/// Everything a session needs to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The store.
@@ -434,7 +434,7 @@ pub struct Welcome {
     pub start: LogPosition,
     /// The lease generation to begin with.
     pub lease_generation: LeaseGeneration,
-    /// What the first word of the incarnation page holds while this daemon lives. Once it differs, another
+    /// The first word of the incarnation page while this daemon lives. Once the word differs, another
     /// daemon recovers the log: nothing more may be acknowledged.
     pub incarnation: u64,
     /// On medium `block`, how often it waits for its log's own pages before it asks for a commit file.
@@ -468,7 +468,7 @@ pub struct StoreTotals {
 }
 
 impl StoreTotals {
-    /// Blocks that whoever asks next can have.
+    /// Blocks that the next session can have that asks.
     #[must_use]
     pub fn blocks_unpromised(&self) -> u64 {
         self.blocks_free.saturating_sub(self.blocks_promised)
@@ -531,7 +531,7 @@ pub struct Status {
 /// Requests of one kind in [`Status`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestWaits {
-    /// What they asked for.
+    /// The kind of lease or request.
     pub kind: String,
     /// How many there were.
     pub count: u64,

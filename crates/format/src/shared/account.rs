@@ -7,7 +7,7 @@
 //! | programs | open hashing on the path | how often started, how often seen, and what keeps the library out |
 //!
 //! Entries are only added and counters only grow, each with one atomic step: a process that is killed anywhere leaves
-//! what it counted, at worst an example or a name cut short. Zeroes are an account without entries. What does not
+//! its counts, at worst with an example or a name cut short. Zeroes are an account without entries. A call that does not
 //! find room is counted as lost.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -234,7 +234,7 @@ impl Account {
         self.version.load(Ordering::Relaxed) == ACCOUNT_VERSION
     }
 
-    /// Counts a call of `program`. What it is about is asked for while more examples of its kind are wanted.
+    /// Counts a call of `program`. `about` says what the call is about, and is asked while more examples of its kind are wanted.
     pub fn count(&self, kind: Kind, program: Option<ProgramIndex>, about: impl FnOnce() -> Vec<u8>) {
         let Some((index, _)) = find(&self.calls, kind.key(), |entry| &entry.key) else {
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -6,35 +6,35 @@
 //!
 //! # Which inodes are open
 //!
-//! An inode that lost its last name stays while anybody has it open, and nobody is asked about that: it can be seen.
+//! An inode that lost its last name stays while a process has it open. SharedFS asks no process about that: it sees it.
 //!
-//! | who has it open | where it is seen |
+//! | opener | where SharedFS sees it |
 //! |---|---|
 //! | a session | in a slot behind its client page ([`OPEN_SLOTS_OFFSET`]) from before its open returns, until its last entry about the inode is complete |
 //! | a process that has a descriptor and perhaps no session (after fork, before and after exec) | the descriptor is an open file description of the inode's *lock file*, with a shared OFD lock on the byte [`OPENER_MARK`]: the kernel counts who has it |
 //!
 //! Whether it may write is seen there, too, since a file that is open for writing is not executed: the number in a slot
-//! has the bit [`OPEN_FOR_WRITING`], and a byte of its own among [`WRITER_MARKS`] is locked exclusively: the kernel lets nobody do that
-//! who has the lock file for reading only, as processes of other users have those of files that they may only read.
+//! has the bit [`OPEN_FOR_WRITING`], and a byte of its own among [`WRITER_MARKS`] is locked exclusively. The kernel grants no such lock
+//! to a process that has the lock file for reading only, as processes of other users have those of files that they may only read.
 //!
-//! What is sent over a socket has a third locked byte, [`PASSED_MARKS`] further on than the number under which SharedFS
-//! keeps the rest of what a receiver needs ([`crate::wire::Request::Pass`]).
+//! A descriptor that is sent over a socket has a third locked byte, [`PASSED_MARKS`] further on than the number under which SharedFS
+//! keeps everything else that a receiver needs ([`crate::wire::Request::Pass`]).
 //!
-//! A descriptor is made such before it is handed on, while the slot is still taken: whoever looks at the slots first
+//! A descriptor is made such before it is handed on, while the slot is still taken. So a reader that looks at the slots first
 //! and at the locks then sees every inode that is open.
 //!
 //! # Locks of programs
 //!
-//! They are the kernel's own locks, on the same description of the same lock file, below [`MARKS_OFFSET`]: so who has them,
-//! who waits for them, who inherits them and when they go is as for any file. What a program locks behind
-//! [`USER_LOCK_LAST`] is that byte.
+//! They are the kernel's own locks, on the same description of the same lock file, below [`MARKS_OFFSET`]. So holders, waiters,
+//! inheritance and release are as for any file. A program's lock behind
+//! [`USER_LOCK_LAST`] is a lock on that byte.
 //!
 //! Lock files lie in [`crate::geometry::REFERENCES_FOLDER`]; each has its inode's number for a name. Descriptors that were
 //! opened to name a file and no more (`O_PATH`) have one of their own, with [`PATH_SUFFIX`] behind the number: closing such
-//! a one ends nobody's locks. Who needs a lock file makes it, and SharedFS takes away what nobody has marks in. So that
-//! nobody goes on with one that was taken away:
+//! a one ends no locks. A process that needs a lock file makes it, and SharedFS removes lock files without marks. Two rules make sure
+//! that no process goes on with a removed one:
 //!
-//! | who makes one | who takes one away |
+//! | maker | remover |
 //! |---|---|
 //! | opens or makes it by its name | locks everything from [`MARKS_OFFSET`] on exclusively, or leaves it |
 //! | sets its marks, or begins again if they cannot be had | removes the name |
@@ -128,17 +128,17 @@ pub struct NoticePage {
     /// Most entries the session's log may hold undigested: recovery must be done with all logs in a moment. Changes
     /// as sessions come and go; a session above it waits for a digest before it appends again.
     pub entries_max: AtomicU64,
-    /// Changes whenever somebody's limits do; 0: nobody has any.
+    /// Changes with each change of a limit; 0: there are no limits.
     pub quotas: AtomicU64,
     /// Entries of this session that were digested, ever. Published before `digested`.
     pub digested_entries: AtomicU64,
     /// Not 0: SharedFS looks at the log without being told that it holds something. What makes it 0 looks once more.
     pub attended: AtomicU64,
-    /// Directories of each set that somebody is about to take from this session, a mount's ([`crate::kept_names`]).
+    /// Directories of each set that another session is about to take from this session, a mount's ([`crate::kept_names`]).
     pub wanted: [AtomicU64; SETS],
 }
 
-/// What the session tells SharedFS. Every field may lie.
+/// The page in which the session tells SharedFS its state. Every field may lie.
 #[repr(C)]
 pub struct ClientPage {
     /// The generation of the log that `completed` is about: while it is the log's, everything below `completed` is

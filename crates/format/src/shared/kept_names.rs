@@ -1,19 +1,19 @@
-//! Policy and layout: how long a mount's kernel keeps a name, and where it is seen of which directories it has some.
+//! Policy and layout: how long a mount's kernel keeps a name, and where SharedFS sees the directories of such names.
 //!
-//! A name that the kernel keeps cannot be taken back: what tells it so waits for who looks the name up, or throws away the
-//! place of every directory in the tree. So a name is kept for a moment only ([`NAME_TERM`]), and who takes a directory from
-//! the mount's session waits until that moment is over. It is seen when it began:
+//! A name that the kernel keeps cannot be taken back: the notice would wait for lookups of the name, or throw away the
+//! place of every directory in the tree. So a name is kept for a moment only ([`NAME_TERM`]), and SharedFS, which takes a directory from
+//! the mount's session, waits until that moment is over. A mark tells when it began:
 //!
 //! | | in this order |
 //! |---|---|
-//! | the door, before it answers with a name | marks the directory with the time; sees that nobody wants the directory, and that it has had the lease all along; answers that the name is kept, or else that it is not |
+//! | the door, before it answers with a name | marks the directory with the time; sees that the directory is not wanted, and that it has had the lease all along; answers that the name is kept, or else that it is not |
 //! | SharedFS, before it takes the directory | says that it is wanted; waits until the mark is old; takes the directory, which is wanted no more |
 //!
 //! So an answer that the other has not seen the mark of is not kept. From the mark on it has [`MARGIN`] to come to the kernel
 //! and for that to take it.
 //!
 //! Marks lie in the client page, in sets of a few; which set is the directory's number says. Where there is none free, a name is
-//! not kept. What is wanted is counted for each set in the notice page.
+//! not kept. Wanted directories are counted for each set in the notice page.
 
 use crate::InodeNumber;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_seen_until_it_is_old() {
-        // Also where the clock comes round, and by who reads it a little behind who marked.
+        // Also where the clock comes round, and where the reader's clock is a little behind the marker's.
         for begin in [0, 1000, u32::MAX - TERM_MS / 2] {
             let set = Default::default();
             let after = |ms: u32| TickTime(begin.wrapping_add(ms));
@@ -131,7 +131,7 @@ mod tests {
             assert_eq!(left(read(&set), directory(0), after(TERM_MS - 1)), Some(Duration::from_millis(1)));
             assert_eq!(left(read(&set), directory(0), after(TERM_MS)), None);
             assert_eq!(left(read(&set), directory(1), after(0)), None, "another directory of that set");
-            // Who comes late with an earlier time does not make it older.
+            // A late mark with an earlier time does not make it older.
             assert!(mark(&set, directory(0), after(7)) && mark(&set, directory(0), after(5)));
             assert_eq!(left(read(&set), directory(0), after(7)), Some(MARK_TERM));
         }

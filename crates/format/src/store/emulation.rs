@@ -1,6 +1,6 @@
 //! Profiles of media: how fast one is, so that a slower one can be played on it.
 //!
-//! A profile has four figures. In one that is asked for, 0 means: as the medium is. What a medium was measured to do is a
+//! A profile has four figures. In one that is asked for, 0 means: as the medium is. The measured figures of a medium are a
 //! profile, too, so that the two can be compared.
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub enum Figure {
     WriteBandwidth,
 }
 
-/// Longer ones are a disk's, and whoever waits for them keeps a processor busy.
+/// Longer ones are a disk's, and a wait for them keeps a processor busy.
 const LATENCY_NS_MAX: u64 = 1_000_000;
 /// With less, the longest write a call may make would take more than a sixth of a second.
 const BANDWIDTH_MB_S_MIN: u64 = 100;
@@ -53,7 +53,7 @@ impl Figure {
     pub const ALL: [Figure; 4] =
         [Figure::ReadLatency, Figure::WriteLatency, Figure::ReadBandwidth, Figure::WriteBandwidth];
 
-    /// What it is called where a profile is written.
+    /// Its name where a profile is written.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -135,7 +135,7 @@ pub enum ProfileError {
     Number {
         /// Which.
         key: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
     },
     /// A figure's value is too small or too large.

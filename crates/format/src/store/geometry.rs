@@ -174,13 +174,13 @@ pub const ARENAS_FOLDER: &str = "arenas";
 pub const DEVICE_LINK: &str = "device";
 /// The folder of what the kernel has in the place of pipes and sockets, in the tier's directory.
 pub const STAND_INS_FOLDER: &str = "special";
-/// The folder of lock files: who has descriptors of inodes, and locks on them (see [`crate::control`]).
+/// The folder of lock files, which show the openers of inodes and their locks (see [`crate::control`]).
 pub const REFERENCES_FOLDER: &str = "references";
 /// The folder of the files in mapped mode, in [`REFERENCES_FOLDER`]. Each has its inode's number for a name.
 pub const MAPPED_FOLDER: &str = "mapped";
 /// The folder of what processes of other users have open, in the tier's directory.
 pub const USERS_FILES_FOLDER: &str = "users-files";
-/// What a repair with loss lost, in the tier's directory until that was told: lines for people.
+/// The losses of a repair, in the tier's directory until they were told: lines for people.
 pub const REPAIR_FILE: &str = "repair";
 /// What makes a store this one ([`crate::identity`]), in the store's directory and in the tier's.
 pub const IDENTITY_FILE: &str = "identity";

@@ -1,4 +1,4 @@
-//! What a platform does with the caches of its processors when the power goes.
+//! How far a platform saves the caches of its processors when the power goes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,7 +19,7 @@ impl PersistenceDomain {
     pub const ALL: [PersistenceDomain; 2] =
         [PersistenceDomain::MemoryController, PersistenceDomain::CpuCache];
 
-    /// What the kernel calls it.
+    /// The kernel's name for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

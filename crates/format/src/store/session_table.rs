@@ -56,7 +56,7 @@ pub struct TableHead {
     pub next_session: SessionId,
     /// No inode at or above it exists or may be made.
     pub inode_limit: InodeNumber,
-    /// Whose table it is; all zeros: a version wrote it that did not say.
+    /// The store of the table; all zeros: a version wrote it that did not say.
     pub store: StoreId,
     /// The number of the last daemon that opened the store; 0: not known.
     pub incarnation: u64,
@@ -128,10 +128,10 @@ pub struct SessionRecord {
     pub lease_generation: LeaseGeneration,
     /// Where this log generation starts.
     pub start: LogPosition,
-    /// The log was digested to its end and counts no more; what is left to do is to remove its segments, which a process
+    /// The log was digested to its end and counts no more. SharedFS still has to remove its segments, which a process
     /// that lives may still write to, and then to free the slot.
     pub ended: bool,
-    /// While its process has not come back to a daemon that recovered it: what it has open has a number below this. It is
+    /// While its process has not come back to a daemon that recovered it: inodes it has open have numbers below this. It is
     /// none while the process talks to the daemon there is.
     pub away_below: InodeNumber,
     /// The segments of the ring's slots, in slot order.

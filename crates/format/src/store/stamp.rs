@@ -34,7 +34,7 @@ struct Layout {
 
 const _: () = assert!(size_of::<Layout>() == STAMP_BYTES);
 
-/// What a file says of itself.
+/// The stamp in a file: the opening that the file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The store it belongs to.
@@ -60,17 +60,17 @@ pub enum Misplaced {
     /// It is an old copy.
     #[error("it is an old copy, of opening {} of the store{}; the store is at opening {}", found.generation, if found.is_closed { "" } else { " while that was under way" }, now.generation)]
     Old {
-        /// What it says.
+        /// The opening in the file.
         found: Opening,
-        /// What the superblock says.
+        /// The opening in the superblock.
         now: Opening,
     },
     /// It is newer than the superblock.
     #[error("it is of opening {} of the store, and the superblock of opening {}", found.generation, now.generation)]
     Newer {
-        /// What it says.
+        /// The opening in the file.
         found: Opening,
-        /// What the superblock says.
+        /// The opening in the superblock.
         now: Opening,
     },
 }

@@ -1,4 +1,4 @@
-//! The superblock: what a store is, and whether this version may open it.
+//! The superblock: the identity and shape of a store, and whether this version may open it.
 
 use crate::{Geometry, StoreId, geometry::GeometryError};
 use std::fmt;
@@ -149,7 +149,7 @@ pub enum SuperblockError {
         /// The checksum computed.
         computed: u32,
     },
-    /// It names a medium nobody knows.
+    /// It names a medium that this version does not know.
     #[error("the superblock names an unknown medium ({0})")]
     Medium(u32),
     /// Its sizes make no sense.

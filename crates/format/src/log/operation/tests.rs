@@ -28,7 +28,7 @@ fn round_trip(operation: Operation<'_>) {
     for cut in 0..body.len() {
         let header = Header { body_bytes: cut as u32, ..header };
         let cut_short = Operation::decode(&header, &body[..cut]);
-        // What is left of these is shorter, and no less whole: the checksum covers the length.
+        // A shortened body of these is still whole: the checksum covers the length.
         let is_elastic = matches!(
             operation,
             Operation::Write { .. }

@@ -1,4 +1,4 @@
-//! Leases: what one brings along, and what became of those of a session that was fenced.
+//! Leases: the records that come with one, and the outcome of a fence for a session's leases.
 
 use super::Report;
 use crate::{Extent, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition};
@@ -33,7 +33,7 @@ pub struct DirectoryEntry {
     /// The name.
     #[serde(with = "serde_bytes")]
     pub name: Vec<u8>,
-    /// What it names.
+    /// The inode it names.
     pub inode: InodeNumber,
     /// The kind of what it names, as [`crate::FileKind`]'s byte.
     pub kind: u8,
@@ -50,7 +50,7 @@ pub struct ExtendedAttribute {
     pub value: Vec<u8>,
 }
 
-/// What a lease on an inode brings along.
+/// A lease on an inode, with the inode's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The inode as the shared area has it.
@@ -78,7 +78,7 @@ pub struct Grant {
     pub kept: bool,
 }
 
-/// What a session still has of a directory it lost its lease on: all names, as they were then.
+/// The names that a session still has of a directory whose lease it lost: all of them, as they were then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Which version that is ([`Resynced::versions`]).

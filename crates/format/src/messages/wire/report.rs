@@ -1,4 +1,4 @@
-//! What a session is told of the digests of its log.
+//! The report to a session on the digests of its log.
 
 use crate::{Extent, InodeNumber, LogPosition};
 use serde::{Deserialize, Serialize};

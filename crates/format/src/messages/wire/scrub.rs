@@ -1,4 +1,4 @@
-//! What is said of content that is looked at.
+//! The outcome of a scrub, which reads content and compares checksums.
 
 use crate::InodeNumber;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct ScrubPlace {
     pub block: u64,
 }
 
-/// What was looked at, and found.
+/// The blocks that were read, and the damage that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrubbed {
     /// The store's content has checksums: without, nothing can be found.
@@ -23,7 +23,7 @@ pub struct Scrubbed {
     pub blocks: u64,
     /// Blocks of the store that the medium does not take, and that are not used any more.
     pub bad_blocks: u64,
-    /// What is damaged, in order.
+    /// The damaged content, in order.
     pub damaged: Vec<DamagedContent>,
     /// Where to go on; `None`: all was looked at.
     pub next: Option<ScrubPlace>,
