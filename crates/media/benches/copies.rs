@@ -77,7 +77,7 @@ unsafe fn rep_movsb(dst: *mut u8, src: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len()) }
 }
 
-/// Nanoseconds an append costs with nobody reading; the best of five rounds.
+/// Nanoseconds an append costs without readers; the best of five rounds.
 fn alone(way: Way, ring: &Mapping, size: usize) -> f64 {
     let src = vec![7u8; size];
     let slots = ring.len() as usize / size;

@@ -1,4 +1,4 @@
-//! What goes wrong with mapped files.
+//! Errors of mapped files.
 
 use crate::copying::user_copy::Fault;
 use rustix::io::Errno;
@@ -9,7 +9,7 @@ pub enum MediaError {
     /// The kernel refused.
     #[error("cannot {action}: {errno}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// Its answer.
         errno: Errno,
@@ -76,7 +76,7 @@ pub enum AccessError {
     /// The application's memory (or a page of the file that is gone) faulted.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// What was stored is not on the disk, and may never be.
+    /// The stored bytes are not on the disk, and may never be.
     #[error("the disk does not take what is written: {0}")]
     Unwritten(Errno),
 }

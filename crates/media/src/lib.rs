@@ -1,9 +1,9 @@
 //! Memory that files are made of: mapping it, making stores into it durable, and copying to and from the
 //! application.
 //!
-//! What is here runs inside other people's processes: every call to the kernel goes through rustix's own
+//! This crate runs inside other people's processes: every call to the kernel goes through rustix's own
 //! system-call stubs (but for [`byte_locks`]), because libc's wrappers are intercepted there, and nothing panics on what a file or an
-//! application holds. What is not here: what the bytes mean (`format`), and who may write where.
+//! application holds. Absent are the meaning of the bytes (`format`), and the rules for writers.
 
 pub mod clock;
 mod copying;

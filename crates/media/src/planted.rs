@@ -24,9 +24,9 @@ pub enum Bug {
     StaleRead = 8,
     /// A fence voids what the log of the fenced session holds instead of digesting it.
     LostUpdate = 9,
-    /// A file's mapped mode ends in two steps: what the kernel has of it goes before the transaction that does without.
+    /// A file's mapped mode ends in two steps. With the bug the kernel's file goes before the transaction that does without it.
     MappedEndsEarly = 10,
-    /// What comes back from a mapped file is stored in the arenas and not written back.
+    /// Content that comes back from a mapped file is stored in the arenas and not written back.
     MappedUnflushed = 11,
     /// A digest commits first, and writes to mapped files then what it has committed.
     MappedAfterCommit = 12,
@@ -104,7 +104,7 @@ impl Death {
     /// All of them.
     pub const ALL: [Death; 3] = [Death::Unexecuted, Death::Executed, Death::Digested];
 
-    /// What it is called there.
+    /// Its name there.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -63,7 +63,7 @@ pub fn drain(eventfd: impl AsFd) -> Result<u64, MediaError> {
     }
 }
 
-/// Memory of `len` zero bytes to share by descriptor, whose size nobody can change any more: no peer can
+/// Memory of `len` zero bytes to share by descriptor. Its size is sealed, so no peer can
 /// make an access to it fault by truncating it.
 pub fn sealed_memfd(name: &str, len: u64) -> Result<OwnedFd, MediaError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -1,4 +1,4 @@
-//! Huge pages: memory provided as such is mapped by one entry per 2 MiB, here and by whoever maps the file.
+//! Huge pages: memory provided as such is mapped by one entry per 2 MiB, here and in other processes that map the file.
 
 use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Medium, Protection, Window, create_sparse};
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +32,7 @@ fn provided_memory_is_huge_wherever_it_is_mapped() {
     daemon.read(HUGE_PAGE_BYTES - 8, &mut bytes).unwrap();
     assert_eq!(bytes, [0; 16]);
 
-    // What follows was provided as small pages, next to them.
+    // The part behind was provided as small pages.
     daemon.provide(&file, 2 * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES, false).unwrap();
     daemon.write_through(0, b"first").unwrap();
     daemon.write_through(3 * HUGE_PAGE_BYTES - 4, b"last").unwrap();

@@ -1,4 +1,4 @@
-//! Mapped files: what they hold, how they grow, what is refused.
+//! Mapped files: their content, their growth, and refused calls.
 
 use crate::medium::medium;
 

@@ -1,4 +1,4 @@
-//! What one append costs, beside a bare copy and fence of the same bytes: the floor it is measured against.
+//! The cost of one append, beside a bare copy and fence of the same bytes: the floor it is measured against.
 //!
 //! `cargo run --release -p cuesta-oplog --example append_cost`
 

@@ -25,8 +25,8 @@ impl Marks {
         Ok(Marks { file, slot })
     }
 
-    /// Says that the log with this salt is acknowledged up to a position, one copy behind the other: whoever dies in between leaves
-    /// one whole. Nothing waits for it. A file that somebody cut says nothing, which only a second loss would show.
+    /// Says that the log with this salt is acknowledged up to a position, one copy behind the other: a process that dies in between leaves
+    /// one whole. Nothing waits for it. A file that was cut says nothing, which only a second loss would show.
     pub(crate) fn store(&self, salt: Salt, acknowledged: LogPosition) {
         let mark = encode(salt, acknowledged);
         for copy in 0..MARK_COPIES {
@@ -41,7 +41,7 @@ pub trait MarkSource {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
-/// What a log holds behind its break.
+/// Whole entries of a log behind its break.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
     /// The log was acknowledged that far, as what lies behind the break says.

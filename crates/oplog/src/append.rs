@@ -93,7 +93,7 @@ pub struct Stamp<'a> {
     pub debit_blocks: u32,
     /// Its time.
     pub time: Timestamp,
-    /// Whose call it executes, if that caller may ask for it again; room for the tag was admitted as a part of the body.
+    /// The call it executes, if the caller may ask for it again; room for the tag was admitted as a part of the body.
     pub tag: Option<&'a CallTag>,
 }
 
@@ -119,8 +119,8 @@ pub struct Reservation {
     bytes: u64,
 }
 
-/// What the medium takes has no such position.
-const NOTHING_LOST: u64 = u64::MAX;
+/// No position of a log is as large: the medium took everything.
+const NO_LOSS: u64 = u64::MAX;
 
 /// An entry that is complete, and durable but on medium `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Appender {
             order: Order::new(start),
             durable: Durable::new(start),
             marks: Mutex::new(None),
-            lost_behind: AtomicU64::new(NOTHING_LOST),
+            lost_behind: AtomicU64::new(NO_LOSS),
             entries: AtomicU64::new(0),
             page,
         }
@@ -190,7 +190,7 @@ impl Appender {
         self.space.admitted()
     }
 
-    /// Whether an entry that ends there, and is complete, is nothing that anybody will ever find.
+    /// Whether no scan will ever find an entry that ends there and is complete.
     #[inline]
     #[must_use]
     pub fn is_lost(&self, end: LogPosition) -> bool {
@@ -209,7 +209,7 @@ impl Appender {
         self.durable.until()
     }
 
-    /// How many entries were completed; what was voided is taken off by [`Appender::recount`].
+    /// How many entries were completed; [`Appender::recount`] takes the voided ones off.
     #[inline]
     #[must_use]
     pub fn entries(&self) -> u64 {
@@ -424,7 +424,7 @@ impl Appender {
         }
         let end = reservation.position.plus(reservation.bytes);
         self.order.complete(reservation.position, end, |end, entries, ordering| {
-            // It is this thread's turn and nobody else's: a locked instruction would be one too many.
+            // Only this thread has the turn: a locked instruction would be one too many.
             self.entries.store(self.entries.load(Ordering::Relaxed) + entries, Ordering::Relaxed);
             if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
                 word.store(end.0, ordering);
@@ -476,7 +476,7 @@ impl Appender {
             self.salt.store(salt.to_bits(), Ordering::Release);
             self.publish_durable(start);
         });
-        self.lost_behind.store(NOTHING_LOST, Ordering::Release);
+        self.lost_behind.store(NO_LOSS, Ordering::Release);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.store(position.0, Ordering::Release);
         }

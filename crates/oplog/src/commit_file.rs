@@ -1,11 +1,11 @@
 //! Where in its commit file a part of the log goes: the arithmetic of it.
 //!
-//! On medium `block`, what a program waits for is written past the kernel's pages to a file as long as a segment, into which
+//! On medium `block`, the entries that a program waits for are written past the kernel's pages to a file as long as a segment, into which
 //! the log's bytes go round: position `p` at `p` modulo its length. The log itself stays in pages that the kernel writes when
 //! it likes; recovery takes from the one what the other has not (an entry says itself whether it is whole).
 //!
-//! So the commit file may not run over bytes of which it holds the only copy on the disk: from what was *settled*, which
-//! is digested or written by its pages, its length is all there is. Who would need more has the pages written.
+//! So the commit file may not run over bytes of which it holds the only copy on the disk. It has room for its own length from the *settled* position on, below which the log
+//! is digested or written by its pages. A writer that needs more has the pages written.
 
 use cuesta_format::{Geometry, LogPosition};
 use cuesta_media::{DIRECT_BYTES, Piece};

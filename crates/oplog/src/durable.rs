@@ -2,13 +2,13 @@
 //! or in the commit file ([`crate::commit_file`]), which holds a part of it at most.
 //!
 //! Entries complete in memory, as on every medium, and the kernel may write their pages in any order: an entry says itself
-//! whether it is whole, so that whatever subset a power cut leaves, the scan finds a prefix. Who must know that its entries
+//! whether it is whole, so that whatever subset a power cut leaves, the scan finds a prefix. A thread that must know that its entries
 //! are in that prefix has them written: one thread at a time, for all that are complete then. The others sleep, and all of
-//! them look again when it is done: who is not served, one of them writes for the next ones.
+//! them look again when it is done. Of those that are not served one writes for the next ones.
 //!
-//! Threads that were served together come back together, some microseconds apart. So who writes first waits until as many
+//! Threads that were served together come back together, some microseconds apart. So the first writer waits until as many
 //! are there as the last write served, for a part of the time a write takes at most: without that, the first one back
-//! writes for itself alone, and the others wait for two writes. Who is alone waits for nobody.
+//! writes for itself alone, and the others wait for two writes. A thread that is alone does not wait for others.
 
 use cuesta_format::LogPosition;
 use cuesta_media::wait::{wait, wake_all};
@@ -21,12 +21,12 @@ const GATHERING_PART: u64 = 2;
 /// A sleeper is woken when a write ends: in order, none sleeps that long.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The disk did not take the log, and what of it is there nobody knows.
+/// The disk did not take the log, and how much of it is there is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the disk does not take the log")]
 pub struct LogUnwritten;
 
-/// What the disk took.
+/// A write that the disk took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The log's pages, from where they were settled.
@@ -41,11 +41,11 @@ pub(crate) struct Durable {
     until: AtomicU64,
     /// Everything below is digested, or on the disk by the log's own pages.
     settled: AtomicU64,
-    /// How often the log started again: what was written before that says nothing of what lies there now.
+    /// How often the log started again: a write before that says nothing of the log's present bytes.
     restarts: Mutex<u64>,
     writing: AtomicBool,
     has_failed: AtomicBool,
-    /// Writes that ended; who sleeps waits for the next one.
+    /// Writes that ended; sleeping threads wait for the next one.
     writes: AtomicU32,
     /// Threads that want to be served.
     waiting: AtomicU32,
@@ -112,7 +112,7 @@ impl Durable {
         reached
     }
 
-    /// Writes for everybody who is there; nobody else writes.
+    /// Writes for all threads that are there; no other thread writes.
     fn write_all<E>(
         &self,
         completed: impl Fn() -> LogPosition,
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// What the disk was asked to take.
+    /// The writes that the disk was asked for.
     fn writes(durable: &Durable, completed: u64) -> Vec<(u64, u64)> {
         let writes = RefCell::new(Vec::new());
         let write = |from: LogPosition, to: LogPosition| {

@@ -1,7 +1,7 @@
-//! Entries that are whole before their turn, where whoever has the turn in front of theirs finds them.
+//! Entries that are whole before their turn, where the thread finds them that has the turn in front of theirs.
 //!
 //! A few cells, each of which belongs to some of all places. Where two of those wait at once, the later one is not
-//! handed in: who owns it takes the turn itself. Only whose turn it is takes an entry out.
+//! handed in: its owner takes the turn itself. Only the thread with the turn takes an entry out.
 
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::LogPosition;

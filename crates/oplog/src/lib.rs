@@ -6,12 +6,12 @@
 //! | `order` | whose place is where, and when an entry counts |
 //! | `handed_in` | entries that are whole before those in front of them, which another thread may complete |
 //! | `commit_file` | where in the file that is written past the kernel's pages a part of the log goes |
-//! | `durable` | how far it is on the disk, where that takes a wait, and who waits for whom |
+//! | `durable` | how far it is on the disk, where that takes a wait, and which thread writes for the others |
 //! | `space` | how far the log may be written: admission before any lock |
 //! | `acknowledged` | marks that tell damage from a crash: where a session stores them, and where a recovery finds them |
-//! | `scan` | reading a log nobody trusts, up to its first break: digest, recovery and fences |
+//! | `scan` | reading a log that is not trusted, up to its first break: digest, recovery and fences |
 //!
-//! What is not here: segments, files and sessions (SharedFS grants them), what operations mean, and when to
+//! Absent are segments, files and sessions (SharedFS grants them), the meaning of operations, and when to
 //! digest. A log is a ring of segments; positions only grow, so a position names one byte for ever.
 //!
 //! What each kind of break means to a scan: *checksum*, *kind*, *length* and *body*: the entry was never

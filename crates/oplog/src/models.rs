@@ -2,14 +2,14 @@
 //!
 //! The log here is a few cells, one per entry, each the bytes at its place modulo the ring. That a cell is read or written by two
 //! threads at once without an order between them fails a model by itself: entries that overlap, an entry announced before it
-//! is written, room that is written over while somebody still reads it.
+//! is written, room that is written over while a thread still reads it.
 //!
 //! | model | what holds |
 //! |---|---|
-//! | `completes_in_order` | entries do not overlap; what is announced, here and in the page, is whole, only grows, and each entry is once |
+//! | `completes_in_order` | entries do not overlap; the announced part, here and in the page, is whole and only grows, and each entry is once |
 //! | `is_taken_along`, `is_not_handed_in` | an entry that is whole too early completes in its turn, by one thread, and leaves nothing |
-//! | `room_is_used_again` | a writer gets retired room only after whoever read it is done; a full log takes nothing |
-//! | `unused_room_is_given_back` | whoever gives up (an error, a thread that ends) blocks nobody; places stay without a gap |
+//! | `room_is_used_again` | a writer gets retired room only after its readers are done; a full log takes nothing |
+//! | `unused_room_is_given_back` | a writer that gives up (an error, a thread that ends) blocks no other; places stay without a gap |
 //!
 //! [`every_ordering_and_check_is_needed`] makes each ordering of the files a step weaker, and leaves out each named
 //! check: all of that is noticed.
@@ -31,9 +31,9 @@ struct Log {
     space: Space,
     order: Order,
     page: AtomicU64,
-    /// Entries announced: by whoever has the turn, and nobody else has it.
+    /// Entries announced: by the thread that has the turn, which no other has.
     announced: Racy<u64>,
-    /// Who wrote last.
+    /// The last writer.
     cells: [Racy<u64>; SLOTS],
 }
 
@@ -57,7 +57,7 @@ impl Log {
         let bytes = admission.bytes;
         admission.consume();
         let start = self.order.reserve(bytes);
-        // SAFETY: the model is what checks that nobody else is there.
+        // SAFETY: the model itself checks that no other thread is there.
         self.cell(start.0).with_mut(|cell| unsafe { *cell = writer });
         self.order.complete(start, start.plus(bytes), |end, entries, ordering| {
             // SAFETY: as above.
@@ -115,7 +115,7 @@ fn completes_out_of_turn(is_cell_free: bool) {
     let later = {
         let (order, written) = (order.clone(), written.clone());
         thread::spawn(move || {
-            // SAFETY: the model is what checks that nobody else is there.
+            // SAFETY: the model itself checks that no other thread is there.
             written.with_mut(|written| unsafe { *written = true });
             order.complete(second, elsewhere, |end, entries, _| assert_eq!((end, entries), (elsewhere, 1)));
             assert!(order.completed() > second, "returned implies recoverable");

@@ -2,11 +2,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | `reserved` | every place below is somebody's; grows by one atomic add |
-//! | `completed` | every entry below is whole and durable; moved by whose turn it is: the owner of the place there |
-//! | `handed_in` | entries that are whole before their turn: whoever completes the one in front takes them along |
+//! | `reserved` | every place below has an owner; grows by one atomic add |
+//! | `completed` | every entry below is whole and durable; moved by the thread with the turn: the owner of the place there |
+//! | `handed_in` | entries that are whole before their turn: the thread that completes the one in front takes them along |
 //!
-//! So no two entries overlap, and none is announced before one that lies in front of it. Who has reserved must complete:
+//! So no two entries overlap, and none is announced before one that lies in front of it. A thread that has reserved must complete:
 //! all behind it wait. But they wait for its work alone and not for each other's turns, each of which would wait for the
 //! scheduler where there are more threads than processors.
 
@@ -74,7 +74,7 @@ impl Order {
         loop {
             let completed = self.completed.load(Ordering::Acquire);
             if completed == start.0 {
-                // Nobody took it along, and nobody will.
+                // No thread took it along, and none will.
                 if is_handed_in && !mistake("taking back what is handed in") {
                     self.handed_in.take(start);
                 }

@@ -14,7 +14,7 @@ pub trait LogSource {
 }
 
 /// Copies up to `bytes_max` bytes from `from` on into `batch` (whose content is replaced), clipped to the end of
-/// what is granted and to one lap.
+/// the granted part and to one lap.
 pub fn read_batch<S: LogSource>(
     source: &S,
     geometry: &Geometry,
@@ -33,7 +33,7 @@ pub fn read_batch<S: LogSource>(
     source.read_at(from, batch)
 }
 
-/// What a scan finds at its position.
+/// The outcome of a scan at its position.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ScanStep<'a> {
     /// A valid entry and its body (empty for a void one).

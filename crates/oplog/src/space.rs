@@ -49,7 +49,7 @@ impl Space {
         let mut admitted = self.admitted.load(Ordering::Relaxed);
         loop {
             let needed = admitted + bytes;
-            // The limit is read with each try: what it allows was retired before it moved.
+            // The limit is read with each try: the room that it allows was retired before it moved.
             if needed > self.limit.load(Ordering::Acquire) {
                 return Err(LogFull { needed: LogPosition(needed) });
             }

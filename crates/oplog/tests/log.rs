@@ -1,4 +1,4 @@
-//! What a writer appends, a scanner reads: across laps, threads, faults and torn ends.
+//! A scanner reads the entries that a writer appends: across laps, threads, faults and torn ends.
 
 #[path = "../../media/tests/common/medium.rs"]
 mod medium;

@@ -1,7 +1,7 @@
 //! A gate that is hardly ever closed: while it is, no other thread is inside.
 //!
-//! Nobody pays for it but the one who closes it. A thread says that it is inside, then looks at the gate; who closes the
-//! gate has the kernel put a barrier into every thread, then looks who is inside. So one of the two sees the other.
+//! Only the closing thread pays for it. A thread says that it is inside, then looks at the gate; the closing thread
+//! has the kernel put a barrier into every thread, then looks which threads are inside. So one of the two sees the other.
 
 use std::ptr;
 use std::sync::PoisonError;
@@ -24,7 +24,7 @@ pub struct Inside(AtomicU32);
 pub struct Gate {
     state: Futex,
     members: Mutex<Vec<Member>>,
-    /// Who closed it for good, if anybody has.
+    /// The thread that closed it for good, if one has.
     shut_by: AtomicPtr<Inside>,
 }
 
@@ -52,13 +52,13 @@ impl Inside {
         }
     }
 
-    /// Whether the calling thread, whose flag this is, is inside.
+    /// Whether the calling thread, which has this flag, is inside.
     #[inline(always)]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// The calling thread is outside; what it did inside is seen by who closes the gate.
+    /// The calling thread is outside; a thread that closes the gate sees what it did inside.
     #[inline(always)]
     pub fn clear(&self) {
         self.0.store(0, Ordering::Release);
@@ -106,7 +106,7 @@ impl Gate {
 
     #[inline(always)]
     fn is_closed(&self) -> bool {
-        // Who enters sees what was done while the gate was closed.
+        // A thread that enters sees what was done while the gate was closed.
         self.state.load(Ordering::Acquire) != OPEN
     }
 
@@ -115,7 +115,7 @@ impl Gate {
         ptr::eq(self.shut_by.load(Ordering::Relaxed), me) && !mistake("letting pass who shut the gate")
     }
 
-    /// From now on whoever closes the gate waits for the thread with this flag.
+    /// From now on a thread that closes the gate waits for the thread with this flag.
     ///
     /// # Safety
     /// The flag lives until it is given to [`Gate::resign`].
@@ -132,7 +132,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and waits until nobody is inside but the calling thread, `me`, or until `is_patient` says no. If
+    /// Closes the gate and waits until no thread is inside but the calling one, `me`, or until `is_patient` says no. If
     /// another closes it, too, and waits for this thread, it lets that one go first, outside, by `leave`.
     pub fn close(&self, me: &Inside, leave: impl Fn(), mut is_patient: impl FnMut() -> bool) -> Closed<'_> {
         if self.is_shut_by(me) {
@@ -178,7 +178,7 @@ impl Closed<'_> {
     /// Keeps the gate closed for good, but for the thread with this flag, which closed it.
     pub fn shut(mut self, me: &Inside) {
         self.gate.shut_by.store(ptr::from_ref(me).cast_mut(), Ordering::Relaxed);
-        // Nobody else can close it any more, and so nobody can open it.
+        // No other thread can close it any more, and so none can open it.
         std::mem::forget(self.members.take());
     }
 }

@@ -1,6 +1,6 @@
-//! A lock that a fork breaks: in the child it is free, whoever of the parent's threads held it.
+//! A lock that a fork breaks: in the child it is free, whichever of the parent's threads held it.
 //!
-//! Held while the daemon is asked, which a fork does not wait for (see [`crate::Gate`]). What it guards must be whole, or
+//! Threads hold it while they ask the daemon, and a fork does not wait for that (see [`crate::Gate`]). The guarded value must be whole, or
 //! belong to the parent's session, wherever its holder waits.
 
 use std::sync::atomic::AtomicU32;
@@ -9,7 +9,7 @@ use crate::sync::{Futex, Ordering, constant, mistake};
 
 const FREE: u32 = 0;
 
-/// Counts the forks that led to this process; what a lock held here says. No two threads see it change.
+/// Counts the forks that led to this process. A lock that is held here has this number. No two threads see it change.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
 /// The lock.

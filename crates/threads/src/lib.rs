@@ -1,4 +1,4 @@
-//! What the threads of a program share inside the preload door, as far as it takes no ordinary lock: kept apart from
+//! Data that the threads of a program share inside the preload door, as far as it takes no ordinary lock: kept apart from
 //! system calls, signals and files, so that a model checker can run it.
 //!
 //! | file | idea |

@@ -2,20 +2,20 @@
 //!
 //! | model | what holds |
 //! |---|---|
-//! | `a_pin_is_of_what_the_number_had` | while a number's file is closed and its place reused for another number's, nobody who looks the first up finds the second |
+//! | `a_pin_is_of_what_the_number_had` | while a number's file is closed and its place reused for another number's, no look-up of the first finds the second |
 //! | `the_last_of_several_closes_drops` | a file with two numbers, closed by two threads while a third uses it, is dropped once, after all |
-//! | `a_freed_number_is_nobodys` | who gets a number from the kernel that another thread gave back does not find that one's file |
+//! | `a_freed_number_is_nobodys` | a thread that gets a number from the kernel which another thread gave back does not find that one's file |
 //! | `close_and_replace_agree_with_the_kernel` | of close and dup2 on one number one comes first, here and in the kernel |
 //! | `of_two_replacements_one_stays` | two dup2 onto one number: one file stays, the others lose their references |
 //! | `a_new_file_is_whole`, `who_closes_need_not_have_looked` | one thread opens, another looks up or closes |
 //! | `a_turn_may_change_nothing` | a change that the kernel refused |
-//! | `nobody_is_inside_a_closed_gate` | what is done while it is closed overlaps with nothing done inside, and is seen by who comes next, who wakes |
-//! | `it_may_close_again_at_once` | who was let in by one opening meets the next closing |
+//! | `nobody_is_inside_a_closed_gate` | work done while it is closed overlaps with no work inside, and the next thread sees it, and wakes |
+//! | `it_may_close_again_at_once` | a thread that one opening let in meets the next closing |
 //! | `who_shuts_it_may_pass` | the thread that ends the process, with the gate shut behind everybody |
 //! | `two_who_close_go_one_after_the_other` | two threads inside that close it do not wait for each other |
 //! | `a_handler_enters_while_its_thread_waits` | a signal's handler that comes here from a thread on its way in |
 //! | `members_come_and_go` | a thread that begins and ends while the gate is closed |
-//! | `a_lock_is_held_by_one` | the generation lock excludes, and nobody sleeps on |
+//! | `a_lock_is_held_by_one` | the generation lock excludes, and no thread sleeps on |
 //!
 //! [`every_ordering_and_check_is_needed`] makes each ordering weaker and leaves out each named check: the second look of a
 //! look-up, taking a file away before the kernel frees its number, taking turns, waiting for those inside, both wake-ups,
@@ -31,7 +31,7 @@ use crate::{Gate, GenerationLock, Inside, Pin, Pool, Table};
 
 const NUMBERS: usize = 3;
 
-/// What is behind a number in the kernel.
+/// The file behind a number in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernels {
     Nothing,
@@ -61,7 +61,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the model checks that nobody uses it any more.
+        // SAFETY: the model checks that no thread uses it any more.
         self.content.with_mut(|content| unsafe { *content = 0 });
         if let Some(counts) = self.world.upgrade() {
             counts.dropped.fetch_add(1, SeqCst);
@@ -236,7 +236,7 @@ fn a_new_file_is_whole() {
     });
 }
 
-/// dup2 onto a number of ours that the kernel refuses; and a close by who did not open.
+/// dup2 onto a number of ours that the kernel refuses; and a close by a thread that did not open.
 #[test]
 fn a_turn_may_change_nothing() {
     explore("a_turn_may_change_nothing", || {
@@ -332,7 +332,7 @@ impl Gated {
         self.flags[thread].clear();
     }
 
-    /// A call that closes the gate, as a fork does. It does not ask for the lock: nobody is inside.
+    /// A call that closes the gate, as a fork does. It does not ask for the lock: no thread is inside.
     fn close(&self, thread: usize) {
         self.enter(thread);
         let flag = &self.flags[thread];

@@ -1,5 +1,5 @@
 //! Counted references to values in memory that is only ever reused for such values: so a pointer to a place may be followed
-//! by who does not know whether its value is still there, to ask.
+//! by a thread that does not know whether its value is still there, to ask.
 
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use crate::sync::{AtomicU32, Mutex, Ordering, Racy, constant, fence};
 
-/// Places for values; what was used once is kept for the next.
+/// Places for values; a used place is kept for the next value.
 #[derive(Debug)]
 pub struct Pool<T: 'static> {
     free: Mutex<Vec<Free<T>>>,
@@ -19,14 +19,14 @@ pub(crate) struct Slot<T: 'static> {
     count: AtomicU32,
     home: &'static Pool<T>,
     value: Racy<MaybeUninit<T>>,
-    /// That the place was made: who reads a pointer to it must have seen that first.
+    /// That the place was made: a thread that reads a pointer to it must have seen that first.
     made: Racy<()>,
 }
 
 #[derive(Debug)]
 struct Free<T: 'static>(NonNull<Slot<T>>);
 
-// SAFETY: a free slot is referred to by nobody else.
+// SAFETY: no other thread refers to a free slot.
 unsafe impl<T: Send> Send for Free<T> {}
 
 /// A counted reference to a value.
@@ -75,7 +75,7 @@ impl<T> Pool<T> {
             }))),
         };
         let place = at(&slot);
-        // SAFETY: one whose count is zero is touched by nobody, as pinning refuses it.
+        // SAFETY: no thread touches a slot with a count of zero, as pinning refuses it.
         place.value.with_mut(|room| unsafe { (*room).write(value) });
         place.count.store(1, Ordering::Release);
         Pin(slot)
@@ -103,7 +103,7 @@ impl<T> Pin<T> {
         None
     }
 
-    /// Gives the reference to who keeps the pointer.
+    /// Gives the reference to the caller, which keeps the pointer.
     pub(crate) fn into_slot(self) -> NonNull<Slot<T>> {
         let slot = self.0;
         std::mem::forget(self);
@@ -140,7 +140,7 @@ impl<T> Drop for Pin<T> {
         let slot = at(&self.0);
         if slot.count.fetch_sub(1, Ordering::Release) == 1 {
             fence(Ordering::Acquire);
-            // SAFETY: who brings the count to zero is alone with the value, which was there until now.
+            // SAFETY: the thread that brings the count to zero is alone with the value, which was there until now.
             slot.value.with_mut(|value| unsafe { (*value).assume_init_drop() });
             if let Ok(mut free) = slot.home.free.lock() {
                 free.push(Free(self.0));

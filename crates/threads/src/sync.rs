@@ -17,7 +17,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicPtr, AtomicU32, Ordering, fence},
 };
 
-/// Declares a function that is `const` except in a model, whose atomics cannot be made at compile time.
+/// Declares a function that is `const` except in a model: the atomics of a model cannot be made at compile time.
 macro_rules! constant {
     ($(#[$attribute:meta])* pub const fn $($function:tt)*) => {
         #[cfg(not(feature = "model"))]
@@ -30,14 +30,14 @@ macro_rules! constant {
 }
 pub(crate) use constant;
 
-/// The barrier of who is many and passes often: orders this thread's accesses for who makes the other one.
+/// The barrier of the many threads that pass often: orders this thread's accesses for the thread that makes the other barrier.
 #[cfg(not(feature = "model"))]
 #[inline(always)]
 pub(crate) fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The barrier of who is alone and comes seldom: the kernel puts one into every running thread of the process.
+/// The barrier of the single thread that comes seldom: the kernel puts one into every running thread of the process.
 #[cfg(not(feature = "model"))]
 pub(crate) fn heavy_barrier() {
     use rustix::thread::{MembarrierCommand, membarrier};
@@ -66,7 +66,7 @@ mod machine {
 
     use rustix::thread::futex;
 
-    /// A place whose users promise that nobody writes it while another reads or writes it.
+    /// A place. Its users promise that no thread writes it while another reads or writes it.
     #[derive(Debug)]
     pub(crate) struct Racy<T>(UnsafeCell<T>);
 

@@ -1,8 +1,8 @@
-//! Which value is behind a number, where the numbers are somebody else's: the kernel's descriptors.
+//! Which value is behind a number, where the kernel gives out the numbers: its descriptors.
 //!
 //! Look-up takes no lock. A thread pins what it finds, then checks that the table still says the same: by then the value
 //! may be gone, and another in its place. Changes of one number take turns, because each is two steps, one here and one in
-//! the kernel, and both must come in the same order for everybody. A bit of the entry says that somebody's turn it is.
+//! the kernel, and both must come in the same order for all threads. A bit of the entry says that a thread has the turn.
 
 use std::ptr::{self, NonNull};
 
@@ -22,7 +22,7 @@ pub struct Table<T: 'static, const N: usize> {
 #[must_use]
 pub struct Turn<'t, T: 'static> {
     entry: &'t AtomicPtr<Slot<T>>,
-    /// What is behind it, with the table's reference.
+    /// The value behind it, with the table's reference.
     before: *mut Slot<T>,
 }
 
@@ -80,7 +80,7 @@ impl<T, const N: usize> Table<T, N> {
         }
     }
 
-    /// This is the child of a fork: nobody's turn it is, at any number below `end`.
+    /// This is the child of a fork: no thread has a turn, at any number below `end`.
     pub fn end_turns(&self, end: usize) {
         for entry in self.entries.iter().take(end) {
             let now = entry.load(Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl<T> Turn<'_, T> {
         !self.before.is_null()
     }
 
-    /// Puts `value` behind the number, whose meaning in the kernel has changed; answers what was there before.
+    /// Puts `value` behind the number, which has a new meaning in the kernel; answers the value before.
     pub fn finish(self, value: Option<Pin<T>>) -> Option<Pin<T>> {
         let value = value.map_or(ptr::null_mut(), |pin| pin.into_slot().as_ptr());
         self.entry.store(value, Ordering::Release);
@@ -107,7 +107,7 @@ impl<T> Turn<'_, T> {
         before.map(|slot| unsafe { Pin::from_slot(slot) })
     }
 
-    /// Takes the value away, then has `release` give the number back, which somebody else may have the next moment.
+    /// Takes the value away, then has `release` give the number back, which another thread may have the next moment.
     pub fn close<R>(self, release: impl FnOnce() -> R) -> (R, Option<Pin<T>>) {
         if !mistake("taking a value away before its number is free") {
             self.entry.store(with_turn(ptr::null_mut()), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What differs between CPU architectures: copies that survive faults, write-back, fences.
 
-/// How copies are checksummed on their way: what is folded at once.
+/// How copies are checksummed on their way: how many bytes are folded at once.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summing {

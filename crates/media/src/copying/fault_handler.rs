@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 /// The `si_code` by which the kernel says that a page is lost which this process has mapped and did not touch. It has taken the
-/// page away: who touches it gets a fault of its own.
+/// page away: a thread that touches it gets a fault of its own.
 pub const BUS_MCEERR_AO: libc::c_int = 5;
 
 struct Previous {

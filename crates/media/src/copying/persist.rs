@@ -9,7 +9,7 @@
 //! Where the platform writes caches back when the power goes (eADR), `pmem` has the cheaper instructions, too, once a
 //! store was [`announce`]d as such.
 //!
-//! On medium `block` no instruction makes a store durable: what is here only stores and orders, as on `memory`, and the
+//! On medium `block` no instruction makes a store durable: these functions only store and order, as on `memory`, and the
 //! kernel is asked by [`crate::SharedMemory::fence`] and [`crate::SharedMemory::sync`].
 
 use crate::copying::arch::{self, Summing};
@@ -33,7 +33,7 @@ const fn thresholds(way: Summing) -> (usize, usize) {
     match way {
         Summing::Lines => (ONE_PASS_BYTES_MIN, 16 << 10),
         Summing::Vectors => (ONE_PASS_BYTES_MIN, 4 << 10),
-        // It takes longer than the library; what it spares is a second way to memory.
+        // It takes longer than the library, but spares a second pass over memory.
         Summing::Words => (16 << 10, 16 << 10),
     }
 }
@@ -120,7 +120,7 @@ pub unsafe fn store_through(medium: Medium, dst: *mut u8, src: *const u8, len: u
 /// a fault kept it from storing; the checksum is lost then.
 ///
 /// # Safety
-/// As for [`store`], and nobody else writes the destination.
+/// As for [`store`], and no other thread writes the destination.
 #[inline]
 pub unsafe fn store_through_summed(
     medium: Medium,
@@ -143,7 +143,7 @@ pub unsafe fn store_through_summed(
         *sum = Crc32c::from_register(register);
         at = whole;
     }
-    // SAFETY: the caller's promise, for what is left; what was stored is nobody else's to write.
+    // SAFETY: the caller's promise, for the rest; no other thread writes the stored bytes.
     unsafe {
         let left = store_through(medium, dst.add(at), src.add(at), len - at);
         *sum = sum.with(std::slice::from_raw_parts(dst.add(at), len - at - left));
@@ -263,7 +263,7 @@ unsafe fn write_back(ptr: *const u8, len: usize) {
 
 /// Makes this thread's flushed stores durable, and orders them before every later load as well as store.
 ///
-/// The second half is what a fenced session needs: an entry is visible to whoever scans the log before its
+/// A fenced session needs the second half: an entry is visible to a scan of the log before its
 /// writer re-reads the generation. A store fence alone lets that load pass the stores.
 #[inline]
 pub fn fence(medium: Medium) {

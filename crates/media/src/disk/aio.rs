@@ -77,7 +77,7 @@ pub(crate) struct Queue {
     head: NonNull<Head>,
 }
 
-// SAFETY: what is reached through it are atomics, and calls that any thread may make.
+// SAFETY: threads reach only atomics through it, and calls that any thread may make.
 unsafe impl Send for Queue {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Queue {}

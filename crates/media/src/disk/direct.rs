@@ -1,4 +1,4 @@
-//! Writing to a disk past the kernel's pages, from mapped memory: what is written is durable, and costs the disk's time alone.
+//! Writing to a disk past the kernel's pages, from mapped memory: the bytes are durable then, and cost the disk's time alone.
 
 use crate::disk::aio::{Queue, Request};
 use crate::disk::vigil::Vigil;
@@ -46,15 +46,15 @@ pub struct DirectWriter {
 }
 
 impl DirectWriter {
-    /// Whose waits keep the processor awake for so long. Where the kernel does not write so, or has no room for one more who does,
+    /// A writer whose waits keep the processor awake for so long. Where the kernel does not write so, or has no room for one more writer,
     /// it is an error.
     pub fn new(awake: Duration) -> Result<DirectWriter, MediaError> {
         let queue = Queue::new(PIECES_MAX).map_err(MediaError::system("set up asynchronous writes"))?;
         Ok(DirectWriter { queue: Mutex::new(queue), vigil: Vigil::new(awake) })
     }
 
-    /// Writes pieces of `memory`, at most two, to a file that holds blocks there. They are durable when it returns, or nobody
-    /// knows which of them.
+    /// Writes pieces of `memory`, at most two, to a file that holds blocks there. They are durable when it returns. After an error
+    /// any of them may be.
     pub fn write(&self, file: impl AsFd, memory: &SharedMemory, pieces: &[Piece]) -> Result<(), AccessError> {
         for piece in pieces {
             memory.range(piece.from, piece.bytes as usize)?;

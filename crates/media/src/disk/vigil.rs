@@ -1,15 +1,15 @@
 //! Waiting for a disk on a processor that stays awake.
 //!
 //! A processor that has nothing to do is put to sleep, and in a virtual machine waking it takes as long as half a write of a fast
-//! disk (docs/decisions/0034). So who waits for one looks again and again, and lets everybody else run in between.
+//! disk (docs/decisions/0034). So a waiter looks again and again, and lets all other threads run in between.
 //!
-//! Policy: that is done while nobody else wants the processor, which shows in how long it takes to get it back, and not for
-//! longer than a disk is worth that. Who met either sleeps the next times.
+//! Policy: a waiter does so while no other thread wants the processor, which shows in how long it takes to get it back, and not for
+//! longer than a disk is worth that. A waiter that met either limit sleeps the next times.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Who does not get the processor back for so long had to share it.
+/// A waiter that does not get the processor back for so long had to share it.
 const SHARED: Duration = Duration::from_micros(100);
 /// Waits that sleep after one that was not worth it.
 const RESTS: u32 = 16;
@@ -27,7 +27,7 @@ impl Vigil {
         Vigil { longest, rests: AtomicU32::new(0) }
     }
 
-    /// Looks until it is done, if that is worth it. Says whether it is done; who hears that it is not sleeps.
+    /// Looks until it is done, if that is worth it. Says whether it is done; the caller sleeps if it is not.
     pub(crate) fn watch(&self, is_done: impl Fn() -> bool) -> bool {
         self.watch_by(is_done, rustix::thread::sched_yield, Instant::now)
     }

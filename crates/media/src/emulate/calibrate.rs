@@ -1,4 +1,4 @@
-//! What a medium does, measured the way the store uses it: by the accesses of [`crate::SharedMemory`].
+//! The figures of a medium, measured the way the store uses it: by the accesses of [`crate::SharedMemory`].
 //!
 //! Latency of reads: 64 bytes at random places, each known only when the one before was read. Of writes: 64 bytes behind the last ones and a
 //! fence, as a log grows. Bandwidth: every processor copies pieces far longer than caches like, from its own part.
@@ -34,7 +34,7 @@ const LATENCY_TIME: Duration = Duration::from_millis(100);
 const SAMPLE_ACCESSES: u64 = 32;
 const LINE_BYTES: u64 = LINE as u64;
 
-/// A part of a medium that nobody else uses, gone when this is dropped.
+/// A part of a medium that only this process uses, gone when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     file: OwnedFd,
@@ -68,13 +68,13 @@ impl Scratch {
         self.threads
     }
 
-    /// What the medium does where nobody gets in the way: others on the machine make it slower and never faster, so that is
+    /// The figures of the medium without interference: other processes make it slower and never faster, so these are
     /// near the best of many samples.
     pub fn measure(&self) -> Result<Profile, AccessError> {
         self.profile(&self.bare, |count| count / BEST_PART)
     }
 
-    /// What is got of `asked`, where others do not slow it down: nobody gets more than is played.
+    /// How much of `asked` is obtained, without interference: a process never gets more than is played.
     pub fn obtained(&self, asked: Profile) -> Result<Profile, CalibrationError> {
         let emulated = Emulated::new(asked, Emulated::make_channels()?)?;
         let (bytes, medium) = (self.bytes(), self.bare.medium());
@@ -199,7 +199,7 @@ fn read_ns(memory: &SharedMemory) -> Result<Vec<u64>, AccessError> {
     samples_ns(|| {
         place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         memory.read((place >> 32) % lines * LINE_BYTES, &mut line)?;
-        // What was read has a part in where the next read goes.
+        // The bytes that were read decide where the next read goes.
         place = place.wrapping_add(u64::from(line[0]));
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! A channel that bytes go over one behind the other: one word, which says until when it is taken.
 //!
-//! It moves by compare and exchange, so nobody waits for a process that was stopped or killed in the middle. Any session of
-//! the store may write anything to it: what cannot be is taken for free, so that nobody waits long for it.
+//! It moves by compare and exchange, so no process waits for one that was stopped or killed in the middle. Any session of
+//! the store may write anything to it: an impossible time is taken for free, so that no process waits long for it.
 
 use crate::error::MediaError;
 use crate::files::create::file_len;

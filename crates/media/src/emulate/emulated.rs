@@ -1,6 +1,6 @@
 //! Playing a slower medium on a faster one, as a [`Profile`] asks.
 //!
-//! Mechanism: whoever reads out of emulated memory, or makes stores into it durable, goes on when the medium that is played would have
+//! Mechanism: a thread that reads out of emulated memory, or makes stores into it durable, goes on when the medium that is played would have
 //! let it, and until then looks at the clock, as a processor waits for memory. The wait ends at a deadline counted from
 //! when the access began, so what the access takes by itself is part of what was asked for. Memory that is not emulated
 //! costs one comparison more. To look at the clock takes time, too, by which the wait is shorter.
@@ -10,8 +10,8 @@
 //! for its bytes where it is made; those of short ones are paid for by the next fence of the process, which waits for the latency as well:
 //! so the clock is not read for each of them.
 //!
-//! What is not played: caches (each read is taken to miss them), the 256 bytes that real modules write at least, and
-//! that reads and writes get in each other's way there.
+//! Not played are caches (each read is taken to miss them), the 256 bytes that real modules write at least, and
+//! the interference of reads and writes there.
 
 use super::channel::{CHANNELS_BYTES, Channels, take, transfer_ns};
 use crate::error::MediaError;
@@ -48,7 +48,7 @@ fn now_ns() -> u64 {
 /// Looks at the clock from which its cost is known.
 const CLOCK_LOOKS: usize = 32;
 
-/// What a look at the clock takes, once and a half: an access begins half a look before its time is known, the wait
+/// The time of one and a half looks at the clock: an access begins half a look before its time is known, the wait
 /// ends half a look late in the mean, and half a look later the caller goes on.
 fn late_ns() -> u64 {
     let look_ns = || {
@@ -66,7 +66,7 @@ impl Emulated {
         Ok(Arc::new(Emulated { profile, channels, unpaid_bytes, late_ns: late_ns() }))
     }
 
-    /// Memory for the channels, for who shares them.
+    /// Memory for the channels, for the processes that share them.
     pub fn make_channels() -> Result<OwnedFd, MediaError> {
         let file = memfd_create("cuesta-channels", MemfdFlags::CLOEXEC)
             .map_err(MediaError::system("make channels"))?;
@@ -74,7 +74,7 @@ impl Emulated {
         Ok(file)
     }
 
-    /// What is played.
+    /// The profile that is played.
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.profile
@@ -164,7 +164,7 @@ mod tests {
     fn a_read_waits_for_its_bytes_and_for_the_latency() {
         let emulated = played(PROFILE);
         assert_eq!(emulated.read_deadline_ns(10_000, 64), 10_300);
-        // The channel is free at 10,064; it is taken then, by who came before that.
+        // The channel is free at 10,064; the read before this one takes it then.
         assert_eq!(emulated.read_deadline_ns(10_000, 1000), 11_064);
         assert_eq!(emulated.read_deadline_ns(20_000, 1000), 21_000);
         assert_eq!(emulated.write_deadline_ns(20_000, 1000), 22_000, "directions share nothing");

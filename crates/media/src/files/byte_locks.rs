@@ -1,5 +1,5 @@
 //! Locks on bytes of a file, as marks that the kernel keeps: one lives as long as the open file description it
-//! was set on, whoever has descriptors of that, and goes with the last of them however it goes.
+//! was set on, in any process that has descriptors of it, and goes with the last of them however it goes.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;

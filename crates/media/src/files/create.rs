@@ -11,11 +11,11 @@ use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use std::io;
 use std::path::Path;
 
-/// What the name of a file ends in until it is whole; a maker that was killed leaves one such, see [`create_allocated`].
+/// The ending of a file's name until the file is whole; a maker that was killed leaves one such, see [`create_allocated`].
 pub const UNFINISHED_EXTENSION: &str = "unfinished";
 
 /// Creates a file of allocated zeros (mode 0600) that survives a crash from then on, its name included. It has its
-/// name only once it is whole: whoever is killed in the middle, or finds no room, leaves no part of it under `path`.
+/// name only once it is whole: a process that is killed in the middle, or finds no room, leaves no part of it under `path`.
 pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     create_whole(path, |file| {
         rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)
@@ -39,7 +39,7 @@ pub fn create_written(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     })
 }
 
-/// Gives a file that was cut short its length again, with zeros on the medium where it lacks them: who has it mapped finds them there.
+/// Gives a file that was cut short its length again, with zeros on the medium where it lacks them: processes that have it mapped find them there.
 /// Says whether it was short.
 pub fn lengthen(file: impl AsFd, len: u64) -> Result<bool, MediaError> {
     let found = file_len(file.as_fd())?;
@@ -83,14 +83,14 @@ pub fn create_whole(
     Ok(file)
 }
 
-/// Removes a file. What has it open or mapped keeps it; that it is gone is durable once its folder is synced.
+/// Removes a file. Processes that have it open or mapped keep it. The removal is durable once its folder is synced.
 pub fn remove(path: &Path) -> io::Result<()> {
     rustix::fs::unlink(path)?;
     recorder::on_remove(path);
     Ok(())
 }
 
-/// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes. A device has all of its.
+/// Gives a part of a file its room on the medium, durably. Bytes that had room keep it, and no byte changes. A device has all of its room.
 pub(crate) fn allocate(file: impl AsFd, offset: u64, len: u64) -> Result<(), MediaError> {
     if device::is_of_bytes(file.as_fd())? {
         return Ok(());

@@ -28,7 +28,7 @@ pub fn alignment_of_device(file: BorrowedFd<'_>) -> Result<u64, MediaError> {
     told(stat.st_rdev, "align")
 }
 
-/// What the kernel says of a device, as a number.
+/// A figure of a device, as the kernel tells it.
 fn told(device: u64, what: &str) -> Result<u64, MediaError> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let examined = MediaError::system("examine device");

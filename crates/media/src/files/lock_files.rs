@@ -1,7 +1,7 @@
-//! Lock files: making one and keeping it, seeing who has one, and taking away what nobody has.
+//! Lock files: making one and keeping it, seeing which processes have one, and removing unused ones.
 //!
-//! What lies in them, and how those who make them and who takes them away get along, is in [`cuesta_format::control`].
-//! There is one who takes away, at any time, and any number of others.
+//! Their layout, and the protocol between makers and the remover, is in [`cuesta_format::control`].
+//! At any time there is one remover, and any number of makers.
 //!
 //! Processes of other users get descriptors of lock files, to set locks by; of files they may only read, for reading. So the
 //! files are their owner's alone: such a descriptor is not opened again for more by `/proc/self/fd`. A process that acts for
@@ -40,11 +40,11 @@ pub enum Access {
     Write,
     /// To be named (`O_PATH`).
     Path,
-    /// To set locks of any kind. Who has it open for writing is known without.
+    /// To set locks of any kind. Openers for writing are known by other means.
     Locks,
 }
 
-/// What somebody's descriptor can say of an inode.
+/// What a mark of a descriptor says of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// It is open.
@@ -179,7 +179,7 @@ pub fn has_other(file: impl AsFd, mark: Mark) -> Result<bool, Errno> {
     mark.is_seen_by(file)
 }
 
-/// Whether somebody has the mark in a lock file of the inode. Opens and closes it: not for processes with record locks on it.
+/// Whether a process has the mark in a lock file of the inode. Opens and closes it: not for processes with record locks on it.
 pub fn is_marked(folder: impl AsFd, inode: InodeNumber, mark: Mark) -> Result<bool, Errno> {
     for is_path in [false, true] {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -214,7 +214,7 @@ pub fn is_of(folder: impl AsFd, inode: InodeNumber, file: impl AsFd) -> bool {
     })
 }
 
-/// The inodes that have lock files, whether somebody has marks there or not; `None`: more than `most`.
+/// The inodes that have lock files, with marks or without; `None`: more than `most`.
 pub fn list(folder: impl AsFd, most: usize) -> Result<Option<Vec<InodeNumber>>, Errno> {
     let mut found = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -229,7 +229,7 @@ pub fn list(folder: impl AsFd, most: usize) -> Result<Option<Vec<InodeNumber>>, 
     Ok(Some(found))
 }
 
-/// Takes away lock files that nobody has marks in. Answers how many are left.
+/// Removes lock files without marks. Answers how many are left.
 pub fn remove_unused(folder: impl AsFd) -> Result<usize, Errno> {
     let folder = folder.as_fd();
     let mut left = 0;

@@ -1,8 +1,8 @@
-//! Files in mapped mode: each is a file of the kernel's, which whoever may map it maps, so that all see one memory.
+//! Files in mapped mode: each is a file of the kernel's, which all processes map that may, so that all see one memory.
 //!
-//! Such a file is in use as long as somebody has it mapped, whether the program or the session for it, and however that
-//! ends. So that this can be seen, everybody maps an open file description of his own with a mark on it: a mapping keeps its
-//! description, and the description keeps the mark ([`crate::files::byte_locks`]). Who wants the file for itself claims the
+//! Such a file is in use as long as a program, or a session for it, has it mapped, and however that
+//! ends. So that SharedFS sees this, each process maps an open file description of its own with a mark on it: a mapping keeps its
+//! description, and the description keeps the mark ([`crate::files::byte_locks`]). A process that wants the file for itself claims the
 //! marked byte, which fails while there are marks.
 
 use super::byte_locks;
@@ -25,11 +25,11 @@ use std::ops::Range;
 const ATTEMPTS: usize = 10_000;
 /// The byte that is marked: behind whatever a file can hold.
 const MARK: Range<u64> = (1 << 62)..(1 << 62) + 1;
-/// What a pin maps.
+/// The bytes that a pin maps.
 const PAGE_BYTES: usize = 4096;
 /// Cleared at once.
 const CLEARED_BYTES: u64 = 64 << 20;
-/// Files are their owner's alone: whoever has no session has them from nobody.
+/// Files are their owner's alone: a process without a session gets them from no process.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
 
@@ -39,7 +39,7 @@ pub struct Pin {
     page: *mut c_void,
 }
 
-// SAFETY: nothing is ever read or written by way of the page, which nobody may.
+// SAFETY: nothing is ever read or written by way of the page, which allows no access.
 unsafe impl Send for Pin {}
 // SAFETY: as above.
 unsafe impl Sync for Pin {}
@@ -57,7 +57,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, here or in the parent before a fork, and nobody else knows of it.
+        // SAFETY: mapped by `new`, here or in the parent before a fork, and only this value knows of it.
         let _ = unsafe { munmap(self.page, PAGE_BYTES) };
     }
 }
@@ -82,7 +82,7 @@ pub fn create(references: impl AsFd, inode: InodeNumber) -> Result<OwnedFd, Errn
     Ok(file)
 }
 
-/// Opens the file, for who has pinned it; `None`: there is none.
+/// Opens the file, for a process that has pinned it; `None`: there is none.
 pub fn open(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd>, Errno> {
     open_as(references, inode, OFlags::RDWR)
 }
@@ -117,7 +117,7 @@ pub fn open_marked(
     Err(Errno::AGAIN)
 }
 
-/// Opens the file for its own as long as the descriptor lives; `None`: somebody has it.
+/// Opens the file for its own as long as the descriptor lives; `None`: another process has it.
 pub fn claim(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd>, Errno> {
     let file = open(references, inode)?.ok_or(Errno::NOENT)?;
     match byte_locks::claim(&file, MARK) {
@@ -165,7 +165,7 @@ pub fn read(file: impl AsFd, bytes: &mut [u8], offset: u64) -> Result<usize, Err
     Ok(count)
 }
 
-/// Writes at `offset`; says how many bytes. What lies within one page is written whole.
+/// Writes at `offset`; says how many bytes. Bytes within one page are written whole.
 pub fn write(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     let count = rustix::io::pwrite(&file, bytes, offset)?;
     recorder::on_write_pages(file.as_fd(), offset, &bytes[..count]);
@@ -191,8 +191,8 @@ pub fn provide(file: impl AsFd, range: Range<u64>, keep_size: bool) -> Result<()
     Ok(())
 }
 
-/// Clears what the kernel set aside and has not cleared: until then it says that this is a hole, and whoever counts what a
-/// file has still to get would count it twice. Where that fails, it does.
+/// Clears memory that the kernel set aside and has not cleared. Until then the kernel calls it a hole, and a count of the memory that a
+/// file still needs would count it twice. Where the clearing fails, the count does so.
 fn clear_provided(file: impl AsFd, range: Range<u64>) {
     let mut at = range.start - range.start % PAGE_BYTES as u64;
     while at < range.end {
@@ -201,9 +201,9 @@ fn clear_provided(file: impl AsFd, range: Range<u64>) {
         // SAFETY: a new mapping, at a place the kernel chooses.
         let place = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), at) };
         let Ok(place) = place else { return };
-        // SAFETY: of the mapping that was just made; what the file holds stays as it is.
+        // SAFETY: of the mapping that was just made; the file's content stays as it is.
         let cleared = unsafe { madvise(place, bytes, Advice::LinuxPopulateWrite) };
-        // SAFETY: made above, and nobody else knows of it.
+        // SAFETY: made above, and only this function knows of it.
         let _ = unsafe { munmap(place, bytes) };
         if cleared.is_err() {
             return;
@@ -212,8 +212,8 @@ fn clear_provided(file: impl AsFd, range: Range<u64>) {
     }
 }
 
-/// Makes durable what was written, cut and set by calls, and how long the file is. Only where the medium outlives the loss
-/// of power is there anything to do: what is stored through mappings is their owners' to sync.
+/// Makes the changes by calls durable, and the length of the file. Only where the medium outlives the loss
+/// of power is there anything to do. The owners of mappings sync their own stores.
 pub fn settle(file: impl AsFd, medium: Medium) -> Result<(), Errno> {
     match medium {
         Medium::Memory => Ok(()),
@@ -252,7 +252,7 @@ pub fn next_data(file: impl AsFd, offset: u64) -> Result<Option<Range<u64>>, Err
     Ok(Some(start..end))
 }
 
-/// Takes the file away; who has it mapped keeps the memory. Says whether there was one.
+/// Removes the file; processes that have it mapped keep the memory. Says whether there was one.
 pub fn remove(references: impl AsFd, inode: InodeNumber) -> Result<bool, Errno> {
     match unlinkat(&references, path(inode), AtFlags::empty()) {
         Ok(()) => {

@@ -1,7 +1,7 @@
-//! What a process does in a folder that is its owner's alone, as that owner: also while it acts for another user, if it may go back.
+//! Calls in a folder that is its owner's alone, made as that owner: also while the process acts for another user, if it may go back.
 //!
-//! A process of root's that serves many users changes its effective user for each (`seteuid`). What it has open of a store it
-//! opened before that, and what keeps the store in order is done with the rights it had then.
+//! A process of root's that serves many users changes its effective user for each (`seteuid`). It opened its files of a store
+//! before that, and keeps the store in order with the rights it had then.
 
 use rustix::fd::AsFd;
 use rustix::fs::{Stat, fchown, fstat};
@@ -60,7 +60,7 @@ pub fn give_to_owner(folder: impl AsFd, file: impl AsFd, found: &Stat) {
     let Ok(owner) = fstat(folder).map(|folder| folder.st_uid) else { return };
     if found.st_uid != owner && found.st_uid == ROOT {
         let _acting = if geteuid().as_raw() == ROOT { None } else { Acting::as_user(ROOT) };
-        // Who may not do that has not made it.
+        // A process that may not do that has not made it.
         let _ = fchown(file, Some(Uid::from_raw(owner)), None);
     }
 }

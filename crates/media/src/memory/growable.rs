@@ -25,12 +25,12 @@ const RESERVED_BYTES: u64 = 1 << 38;
 /// The file is allocated and mapped in steps of this size.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// A file, all of it mapped, whose length changes.
+/// A file of changing length, all of it mapped.
 #[derive(Debug)]
 pub struct GrowableMapping {
     memory: SharedMemory,
     file: OwnedFd,
-    /// Bytes of the window the file is mapped over; taken by whoever changes the length.
+    /// Bytes of the window the file is mapped over; a thread that changes the length locks it.
     mapped: Mutex<u64>,
 }
 
@@ -92,7 +92,7 @@ impl GrowableMapping {
         Ok(())
     }
 
-    /// On medium `block`, has the disk write a new part of the file: what is stored there later is written where it lies, and needs
+    /// On medium `block`, has the disk write a new part of the file: later stores there are written in place, and need
     /// no change of the file's own description.
     pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), MediaError> {
         if self.memory.medium() != Medium::Block {

@@ -1,8 +1,8 @@
 //! Huge pages for files of medium `memory`: a tmpfs page of 4 KiB costs a walk through two page tables (the
 //! guest's and the host's) each time it is met anew, which is most of what random access to it costs.
 //!
-//! Nobody has to allow them: `MADV_COLLAPSE` (Linux 6.1) makes 2 MiB of a file one page whatever the system's
-//! settings say, and whoever maps the file at an address congruent to the offset gets it mapped by one entry.
+//! They need no permission: `MADV_COLLAPSE` (Linux 6.1) makes 2 MiB of a file one page whatever the system's
+//! settings say, and a process that maps the file at an address congruent to the offset gets it mapped by one entry.
 //! So mappings are aligned here, always, and the daemon collapses memory when it makes it. A kernel that cannot,
 //! or has no such page left, leaves small ones: nothing depends on it but speed.
 
@@ -26,7 +26,7 @@ pub(crate) fn reserve_for(offset: u64, len: usize) -> Result<NonNull<u8>, MediaE
     }
     let base = reserve(len + huge)?;
     let before = base.align_offset(huge);
-    // SAFETY: the addresses were just reserved, `before` is less than the surplus, and nobody uses any of it yet.
+    // SAFETY: the addresses were just reserved, `before` is less than the surplus, and no thread uses any of it yet.
     unsafe {
         let start = base.add(before);
         if before > 0 {

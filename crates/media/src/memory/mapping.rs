@@ -1,4 +1,4 @@
-//! A file mapped whole (or a range of it), shared with whoever else maps it.
+//! A file mapped whole (or a range of it), shared with all other processes that map it.
 
 use super::huge::{self, HUGE_PAGE_BYTES};
 use super::node::{self, Node};
@@ -84,8 +84,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps the beginning of another file, which must be as long, in the place of what is mapped. Who reads or writes
-    /// meanwhile does so in one or the other.
+    /// Maps the beginning of another file, which must be as long, in the place of this one. An access
+    /// meanwhile meets one or the other.
     pub fn replace(&self, file: impl AsFd) -> Result<(), MediaError> {
         let (len, found) = (self.memory.len(), file_len(file.as_fd())?);
         if found < len {
@@ -93,8 +93,8 @@ impl Mapping {
         }
         let flags = share_flags(self.memory.medium())? | MapFlags::FIXED;
         let place = self.memory.as_ptr();
-        // SAFETY: the range is this mapping's own, with the same protection as before; accessors make no assumption on
-        // what is mapped there.
+        // SAFETY: the range is this mapping's own, with the same protection as before; accessors make no assumption on the
+        // file that is mapped there.
         unsafe { map(place.cast(), len as usize, self.memory.protection(), flags, &file, 0)? };
         recorder::on_map(place, len as usize, file.as_fd(), 0);
         Ok(())
@@ -128,14 +128,14 @@ impl Mapping {
     }
 
     /// Gives a part of `file`, which is what is mapped, its room on the medium, durably, and touches it here: no
-    /// later access fails or pays. On medium `block` it is not touched: its pages would be written. What had its room keeps it; no byte changes. With `huge`, on medium `memory`, whole
+    /// later access fails or pays. On medium `block` it is not touched: its pages would be written. Bytes that had room keep it, and no byte changes. With `huge`, on medium `memory`, whole
     /// huge pages of it become that, if the kernel can.
     pub fn provide(&self, file: impl AsFd, offset: u64, len: u64, huge: bool) -> Result<(), MediaError> {
         self.check_part(offset, len)?;
         let aligned = (self.memory.as_ptr() as u64).is_multiple_of(HUGE_PAGE_BYTES);
         if huge && aligned && self.memory.medium() == Medium::Memory {
             for page in huge::whole_pages(offset, len) {
-                // What the kernel has cleared as small pages it would only copy: it gets one to begin with.
+                // The kernel would only copy small pages that it has cleared, so the file gets one to begin with.
                 allocate(&file, page.start, rustix::param::page_size() as u64)?;
                 // SAFETY: as in `touch`.
                 unsafe { huge::collapse(self.memory.as_ptr().add(page.start as usize)) };
@@ -165,9 +165,9 @@ impl Mapping {
             .map_err(MediaError::system("keep memory from children"))
     }
 
-    /// Gives all memory of a file in memory back to the kernel. Who has it mapped finds zeros.
+    /// Gives all memory of a file in memory back to the kernel. Processes that have it mapped find zeros.
     pub fn empty(&self) {
-        // SAFETY: the range is this mapping's own; what changes is what is read there, as others can change it, too.
+        // SAFETY: the range is this mapping's own; only its content changes, which other processes can change, too.
         // Where the kernel cannot do it, the memory is given back with the last mapping.
         let _ = unsafe {
             rustix::mm::madvise(self.memory.as_ptr().cast(), self.memory.len() as usize, Advice::LinuxRemove)
@@ -194,7 +194,7 @@ impl Drop for Mapping {
         let len = self.memory.len() as usize;
         recorder::on_unmap(self.memory.as_ptr(), len);
         // SAFETY: the range was mapped by us as a whole, and no accessor outlives `self`. Unmapping what is
-        // mapped cannot fail for a reason anybody could act on.
+        // mapped cannot fail for a reason that a caller could act on.
         let _ = unsafe { rustix::mm::munmap(self.memory.as_ptr().cast(), len) };
     }
 }

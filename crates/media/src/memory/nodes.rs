@@ -1,7 +1,7 @@
 //! Memory nodes: which a machine has, which one a process runs on, and on which one a file's memory is to lie or lies.
 //!
-//! On a machine with one node nothing is asked and nothing set. What the kernel refuses (a container's filter may) is as on such
-//! a machine: memory lies where it would have, and where that is nobody knows.
+//! On a machine with one node nothing is asked and nothing set. Where the kernel refuses (a container's filter may), it is as on such
+//! a machine: memory lies where it would have, and its node is unknown.
 //!
 //! rustix has none of it, and the calls are made as in `aio`.
 

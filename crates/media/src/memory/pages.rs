@@ -10,7 +10,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
-/// What a mapping allows.
+/// The accesses that a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// Loads only.

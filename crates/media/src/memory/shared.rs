@@ -1,9 +1,9 @@
 //! Mapped memory that several threads and processes use at once, behind checked accessors.
 //!
-//! Rust's references promise that nobody else writes; a mapped file cannot keep that. So no `&[u8]` to it is
+//! Rust's references promise that no other thread writes; a mapped file cannot keep that. So no `&[u8]` to it is
 //! ever made here: bytes move by assembly copies ([`crate::copying::persist`]), which the compiler treats as foreign
-//! code and which may be torn when somebody writes the same bytes, and control words are reached as atomics.
-//! Who may write which bytes when is the caller's protocol (reservations of the log, the digest's own
+//! code and which may be torn when another thread writes the same bytes, and control words are reached as atomics.
+//! The caller's protocol says when a thread may write which bytes (reservations of the log, the digest's own
 //! blocks); breaking it garbles file contents, which checksums catch, but not memory safety.
 
 use super::pages::Protection;

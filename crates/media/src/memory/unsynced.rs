@@ -1,8 +1,8 @@
-//! What was stored into a mapped file of medium `block`, and is not known to be on the disk.
+//! Stores into a mapped file of medium `block` that the disk may lack.
 //!
 //! Mechanism: the span of addresses that were stored to is noted, and `msync` has the kernel write what of it is dirty and
-//! the disk its cache. Who waits for that finds his own stores in it, or in that of another who came first: so one lock
-//! is held over the call, and another one, which nobody waits in, over the span.
+//! the disk its cache. A waiter finds its own stores in that call, or in an earlier call of another thread: so one lock
+//! is held over the call, and another one, for a moment only, over the span.
 //!
 //! The kernel tells of a write that failed once, and takes the page for written from then on: after one failure nothing
 //! can be said of this mapping any more, and all further calls fail.
@@ -43,7 +43,7 @@ impl Unsynced {
             return Err(errno);
         }
         let span = std::mem::take(&mut *lock(&self.span));
-        // SAFETY: what was stored to is mapped by the mapping this is the account of, which lives.
+        // SAFETY: the span lies in the mapping that this value belongs to, which lives.
         unsafe { sync(span.clone()) }.inspect_err(|errno| *failure = Some(*errno))?;
         Ok(span)
     }

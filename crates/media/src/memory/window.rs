@@ -22,10 +22,10 @@ pub struct Window {
 
 impl Window {
     /// Reserves `len` bytes of addresses (no memory) for files of `medium`; such that huge pages can be mapped at
-    /// multiples of their size. On medium `block`, what is stored in it is durable once [`SharedMemory::sync`] says so.
+    /// multiples of their size. On medium `block`, stores are durable once [`SharedMemory::sync`] says so.
     pub fn reserve(len: u64, medium: Medium) -> Result<Window, MediaError> {
         let base = reserve_for(0, len as usize)?;
-        // SAFETY: reserved by us until drop; what is mapped in it is mapped writable or read-only by `map`,
+        // SAFETY: reserved by us until drop; `map` maps files in it writable or read-only,
         // and a store into the latter is a fault that the copies recover from.
         let memory =
             unsafe { SharedMemory::new_synced_by_request(base, len as usize, medium, Protection::ReadWrite) };

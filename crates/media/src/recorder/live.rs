@@ -105,7 +105,7 @@ pub struct BaseFile {
     pub contents: Vec<u8>,
 }
 
-/// What a recorder saw.
+/// The recording of a recorder.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// The files before the first event, in order of their names.
@@ -120,7 +120,7 @@ struct State {
     recording: Recording,
 }
 
-/// What the kernel writes whole.
+/// Bytes that the kernel writes as one.
 const PAGE: u64 = 4096;
 static SESSION: Mutex<()> = Mutex::new(());
 static INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -302,7 +302,7 @@ pub(crate) fn on_store(dst: *const u8, len: usize) {
 }
 
 /// # Safety
-/// The range is mapped. Who writes there meanwhile tears the copy like any other.
+/// The range is mapped. A store meanwhile tears the copy like any other.
 unsafe fn bytes_at(memory: *const u8, len: usize) -> Box<[u8]> {
     let mut bytes = vec![0; len].into_boxed_slice();
     // SAFETY: the caller's promise.
@@ -326,7 +326,7 @@ pub(crate) fn on_fence() {
     with_state(|state| state.push(Event::Fence));
 }
 
-/// What was stored there is on the disk.
+/// The stores in the range are on the disk.
 pub(crate) fn on_sync(ptr: *const u8, len: usize) {
     if len > 0 {
         on_flush(ptr, len);

@@ -1,4 +1,4 @@
-//! Everything that reaches the files of a store, in order: what the crash explorer explores.
+//! Everything that reaches the files of a store, in order, for the crash explorer.
 //!
 //! With the feature `record`, every store, flush and fence made through this crate is noted while a
 //! recorder is installed; without it, the functions here are empty. Addresses are turned into places in
@@ -10,8 +10,8 @@
 //! event: it appears, empty and under the name of an unfinished one, gets its length, gets its name. A crash may fall
 //! between any two. Each step counts as durable from then on: SharedFS syncs files and directories before it goes on.
 //!
-//! Files in mapped mode are the kernel's, and as durable as the medium they lie on: what a call did to one is done
-//! ([`Event::Written`]), page by page, or, on a disk, what it wrote once it is synced; what a program stored through a mapping is pending like any store, until msync.
+//! Files in mapped mode are the kernel's, and as durable as the medium they lie on. A call's change of one is done
+//! ([`Event::Written`]), page by page; on a disk its bytes are pending until they are synced. A program's store through a mapping is pending like any store, until msync.
 
 #[cfg(feature = "record")]
 mod live;

@@ -1,4 +1,4 @@
-//! What a thread reads of a store's files: two states that are the same there look the same to it.
+//! The lines of a store's files that a thread reads: two states that are the same there look the same to it.
 //!
 //! A line counts as read if any of its bytes was read before the same thread had stored all of the line. A read through
 //! a mapping is seen as stores are; one with a call of the kernel has to be told

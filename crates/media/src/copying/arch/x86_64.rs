@@ -112,7 +112,7 @@ fn detect() -> u8 {
             features |= bit;
         }
     }
-    // What is left of a sum in the end is a matter of SSE 4.2.
+    // The rest of a sum takes SSE 4.2.
     if Feature::Sse42.is_here() {
         for (vectors, multiplies, bit) in [
             (Feature::Avx512, Feature::Vpclmulqdq, SUMS_AVX512),
@@ -211,7 +211,7 @@ unsafe fn copy_summed_by(
 ) -> usize {
     let mut sum = [0; 64];
     sum[..4].copy_from_slice(&register.to_le_bytes());
-    // SAFETY: the caller's promise; whoever sums has SSE 4.2.
+    // SAFETY: the caller's promise; callers that sum have SSE 4.2.
     unsafe {
         let left = routine(dst, src, len, &mut sum, &FOLDS);
         *register = remainder(&sum);
