@@ -13,16 +13,16 @@
 //! | `shares` | how much of the daemon and of its log each user may have, and has |
 //!
 //! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
-//! is inherited by fork and exec, and the kernel counts who has it. Whoever holds it may use the file; when nobody
-//! does any more, the daemon sees its own end of the pipe break, and closes the file.
+//! is inherited by fork and exec, and the kernel counts its holders. A holder may use the file; when there is no
+//! holder any more, the daemon sees its own end of the pipe break, and closes the file.
 //!
-//! When the daemon dies, tokens stay what they are. The next one has the files open again that somebody holds tokens of; a
-//! process connects anew, shows its tokens, and asks again what it was not answered. A call that may change something has a number,
-//! which lies in the log beside what it did: the daemon that finds it there only answers. On a file that is not there any more calls answer
+//! When the daemon dies, tokens stay as they are. The next daemon opens the files again whose tokens have holders. A
+//! process connects anew, shows its tokens, and repeats its unanswered calls. A call that may change something has a number,
+//! which lies in the log beside its change: the daemon that finds it there only answers. On a file that is not there any more calls answer
 //! EIO.
 //!
-//! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
-//! process. Nothing here decides about permissions, but who asks.
+//! LibFS keeps the rules of names, rights and contents; it does the work here as it does in any
+//! process. This crate decides nothing about permissions; it only says which process asks.
 
 mod answering;
 mod asking;

@@ -23,7 +23,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
     write_as_root(&store, b"private/inner", b"inner", 0o666);
     let roots = store.root.open(&ROOT, Base::Root, b"secret", libc::O_RDWR, 0).unwrap();
     let secret_record = store.root.stat_open(&roots).unwrap().record;
-    // A file of root's with SharedFS, whose number nobody else was told.
+    // A file of root's with SharedFS. No other process was told its number.
     let bridge = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
     let token = bridge.adopt(inode, libc::O_RDWR, 0, None, None).unwrap();
 
@@ -104,7 +104,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
                 resolve,
             });
         }
-        // Numbers of files that are others', or nobody's.
+        // Numbers of files that are others', or no one's.
         for file in (0..64).chain([u64::MAX]) {
             let (subject, place) = (Subject::File(file), Place::Directory(file));
             requests.extend([

@@ -12,7 +12,7 @@ const ROUNDS: usize = 300;
 const STAT: Request<'static> =
     Request::Stat { subject: Subject::Path { place: Place::Root, path: b".", follow: true } };
 
-/// A store whose root anybody may write.
+/// A store with a root that every user may write.
 fn open_store(limits: Limits) -> Store {
     let store = store_within(limits);
     let root = Target::Path { base: Base::Root, path: b".", follow: true };
@@ -99,7 +99,7 @@ fn what_a_hostile_ring_took_is_given_back() {
                 1 => ring.set_state(2, u32::MAX),
                 _ => drop(raw),
             }
-            // What the daemon gave back reads as zeros.
+            // Memory that the daemon gave back reads as zeros.
             while ring.0.atomic_u32(4).unwrap().load(Ordering::Relaxed) != 0 || ring.state(1) != 0 {
                 std::thread::yield_now();
             }
@@ -172,7 +172,7 @@ fn a_ring_can_neither_shrink_nor_grow_nor_lose_its_seals() {
         assert!(rustix::fs::ftruncate(&memory, length).is_err());
     }
     assert!(rustix::fs::fcntl_add_seals(&memory, SealFlags::WRITE).is_err());
-    // Holes may be made; what was asked is gone then, and the next request is served.
+    // Holes may be made; the request is gone then, and the next one is served.
     let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&memory, hole, 0, RING_BYTES).unwrap();
     works(&ring);

@@ -1,4 +1,4 @@
-//! What one other user makes the daemon hold ends at its limit, while the store's owner works on.
+//! One user's share of the daemon ends at its limit, while the store's owner works on.
 
 use crate::common::*;
 use cuesta_libfs::Error;
@@ -84,7 +84,7 @@ fn a_message_that_stops_half_way_and_a_connection_that_says_nothing_are_given_up
         half_a_message(&mut half);
         let mut silent = Raw(std::os::unix::net::UnixStream::connect(&store.users).unwrap(), Vec::new());
         assert!(half.has_ended() && silent.has_ended());
-        // Who has said hello may be silent for as long as it likes.
+        // A client that has said hello may be silent for as long as it likes.
         let mut quiet = Raw::connect(&store);
         let mut other = Raw::connect(&store);
         half_a_message(&mut other);
@@ -149,7 +149,7 @@ fn open_files_and_connections_of_others_leave_half_of_the_descriptors() {
     owner_works_on(&store);
     let mut owner = Raw::connect(&store);
     (0..200).for_each(|_| assert!(owner.opened(b"shown", libc::O_RDONLY) > 0));
-    // What is closed counts no more.
+    // Closed files count no more.
     drop(hostile);
     as_nobody(|| {
         let mut raw = Raw::connect(&store);

@@ -1,4 +1,4 @@
-//! What a process of another user does with the lock file of a file it may only read.
+//! A process of another user, with the lock file of a file it may only read.
 
 use crate::common::*;
 use cuesta_format::control::MARKS_OFFSET;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 fn lent(store: &Store, path: &[u8], flags: i32) -> OwnedFd {
     as_nobody(|| {
         let mut raw = Raw::connect(store);
-        // What was closed counts until the daemon has seen it.
+        // A closed file counts until the daemon has seen it.
         let file = loop {
             if let Response::Opened { file, .. } = raw.open(path, flags) {
                 break file;
@@ -31,7 +31,7 @@ fn a_reader_keeps_no_program_from_being_executed() {
     let store = store();
     write_as_root(&store, b"tool", b"#!/bin/sh\n", 0o755);
     let locks = lent(&store, b"tool", libc::O_RDONLY);
-    // Whatever says that somebody writes it is in there.
+    // Each mark that says that a process writes it is in there.
     for first in 0..64 {
         let byte = MARKS_OFFSET + first;
         byte_locks::mark(&locks, byte..byte + 1).unwrap();

@@ -190,7 +190,7 @@ fn a_request_that_a_daemon_began_is_asked_again_as_the_same_call() {
         drop(line);
         let mut line = Line::accept(listener);
         let ring = line.give_ring();
-        // What changes nothing has no number.
+        // A request that changes nothing has no number.
         assert_eq!(postcard::from_bytes(&line.receive()), Ok(Request::Stat { subject: ROOT }));
         line.send(&Response::Failed(Error::Busy), None);
         ring.await_state(0, ASKED);
@@ -259,7 +259,7 @@ fn threads_that_wait_go_on_with_the_next_daemon_together() {
 fn a_daemon_that_knows_no_rings_serves_by_the_socket() {
     let daemons = |listener: &UnixListener| {
         let mut line = Line::accept(listener);
-        // What comes before a ring is asked for it does not know either.
+        // It does not know the requests before a ring, either.
         while !matches!(postcard::from_bytes(&line.receive()), Ok(Request::Identify { .. })) {
             line.send(&Response::Failed(Error::NotFound), None);
         }

@@ -122,7 +122,7 @@ fn what_does_not_fit_a_lane_goes_by_the_socket() {
     drop(token);
 }
 
-/// What lies before a bad address is written, as by the socket.
+/// Bytes before a bad address are written, as by the socket.
 #[test]
 fn bytes_come_from_several_places_up_to_a_bad_address() {
     let store = store();

@@ -1,7 +1,7 @@
 //! Callers that are connected, each by one connection or, while it comes back, by two.
 //!
 //! A caller that asks again on another connection waits until the first is done with the call: then the call was executed, or
-//! was not. When its last connection hangs up, what is kept of its calls goes.
+//! was not. When its last connection hangs up, the records of its calls go.
 
 use cuesta_format::{CALL_SLOTS, CallSlot, Caller};
 use parking_lot::{Condvar, Mutex};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Callers(Mutex<HashMap<Caller, Arc<Known>>>);
 
-/// What is known of one.
+/// The state of one caller.
 #[derive(Debug, Default)]
 struct Known {
     state: Mutex<State>,

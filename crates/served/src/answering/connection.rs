@@ -1,7 +1,7 @@
-//! One process of another user: who it is, which files it may use, and what each of its requests does.
+//! One process of another user: its credentials, its open files, and each of its requests.
 //!
-//! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
-//! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
+//! Every request is performed with the credentials the kernel noted when the process connected. LibFS takes some things for granted
+//! of a door, and this file makes sure of them: flags and modes that exist, and names without a zero byte.
 
 mod held;
 mod once;
@@ -30,7 +30,7 @@ use std::time::Instant;
 const READ: u32 = 4;
 const WRITE: u32 = 2;
 const PERMISSIONS: u32 = 0o7777;
-/// What is read lies in memory as often before it is sent: as it was read, and as a message.
+/// So many copies of the bytes of a read lie in memory before they are sent: as they were read, and as a message.
 const READ_COPIES: usize = 2;
 /// What names and their answer take of memory, at most, for each byte they are counted with.
 const LIST_COPIES: usize = 4;
@@ -57,12 +57,12 @@ pub(crate) struct Connection<'s> {
     pub(crate) is_cut: AtomicBool,
 }
 
-/// What a thread knows of the call that it does.
+/// A thread's state of the call that it performs.
 #[derive(Debug, Default)]
 pub(crate) struct InHand {
-    /// What the answer takes of memory, until the client has it.
+    /// The answer's memory, until the client has the answer.
     room: Option<Share>,
-    /// What a call that moves an offset is known by, if it was numbered; else 0.
+    /// The number of a call that moves an offset, if it was numbered; else 0.
     operation: u64,
 }
 
@@ -92,7 +92,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Whom calls are judged by.
+    /// The credentials that calls are judged by.
     pub(crate) fn who(&self) -> &Credentials {
         self.narrowed.get().unwrap_or(&self.user)
     }
@@ -331,7 +331,7 @@ impl<'s> Connection<'s> {
             Request::MakeFile { place, path, mode, inode } => {
                 self.make_file(place, checked(path)?, allowed(mode, PERMISSIONS), inode)?
             }
-            // What the thread of the socket does itself.
+            // The thread of the socket performs these itself.
             Request::Ring | Request::Lane { .. } | Request::Unheard => return Err(Error::Invalid),
         };
         Ok((response, None))
@@ -502,7 +502,7 @@ impl<'s> Connection<'s> {
         Ok(())
     }
 
-    /// Where reading goes on is for the process to say: what it takes of the answer is not known here.
+    /// The process says where reading goes on: the daemon does not know how much of the answer it takes.
     fn list(&self, file: u64, bytes: u32, in_hand: &mut InHand) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
@@ -554,7 +554,7 @@ impl<'s> Connection<'s> {
 
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
-        // What a killed process had is closed now, and not when the watch comes to it.
+        // The files of a killed process are closed now, and not when the watch comes to them.
         for file in self.files.get_mut().values().filter_map(Weak::upgrade) {
             self.shared.files.close(&file);
         }

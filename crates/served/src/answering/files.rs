@@ -1,10 +1,10 @@
-//! Open files, and who may use them.
+//! Open files, and the tokens that allow their use.
 //!
-//! The token of a file is the reading end of a pipe ([`crate::answering::kept`]). We keep the writing end: it breaks when nobody has the
+//! The token of a file is the reading end of a pipe ([`crate::answering::kept`]). We keep the writing end: it breaks when no process has the
 //! token any more, and then the file is closed. A token that is shown is looked for by its file system and its number. Some file
-//! systems in memory give a number twice, so the process also has to prove it: what the daemon writes into its end must come out
-//! of the token. What an earlier proof left in the pipe is read first; a proof by another pipe leaves nothing that counts.
-//! A file whose token somebody has when the daemon ends is open with the next one, unless its inode lost its last name.
+//! systems in memory give a number twice, so the process also has to prove it: bytes that the daemon writes into its end must come out
+//! of the token. The bytes of an earlier proof are read first; a proof by another pipe leaves nothing that counts.
+//! A file whose token a process has when the daemon ends is open with the next one, unless its inode lost its last name.
 
 use crate::answering::kept::{Found, Kept, Made, Record, Slot};
 use crate::answering::sending::Sendings;
@@ -29,14 +29,14 @@ use std::time::Duration;
 const PROOF_WAIT: Duration = Duration::from_secs(2);
 /// Bytes of a proof.
 const PROOF_BYTES: usize = 16;
-/// What a pipe holds at most; a larger one is root's.
+/// The largest capacity of a pipe; a larger one is root's.
 const PIPE_BYTES_MAX: usize = 1 << 20;
 /// Breaks taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 /// What stops the watch is known by this: no pipe has the number.
 const STOP: u64 = 0;
 
-/// An open file, until nobody has its token.
+/// An open file, as long as a process has its token.
 pub(crate) struct File {
     /// Its number in requests.
     pub(crate) number: u64,
@@ -49,23 +49,23 @@ pub(crate) struct File {
     kept: Arc<Kept>,
     slot: Slot,
     holder: Holder,
-    /// What it counts as for its user.
+    /// Its shares of the daemon, which count for its user.
     _shares: [Share; 2],
     proving: Mutex<()>,
     /// Where its offset is, if processes share it by memory.
     shared_offset: Option<SharedOffset>,
-    /// It was, with the daemon before: now nobody here knows it.
+    /// It was, with the daemon before: this daemon does not know it.
     is_offset_lost: bool,
     /// Held while a call moves the offset.
     moving: Mutex<()>,
-    /// What the kernel has its locks on, once somebody asked for it: one open file description, whoever has the file.
+    /// The description that the kernel has its locks on, once a process asked for it: one for all processes that have the file.
     locks: Mutex<Option<Locks>>,
 }
 
-/// What the kernel has a file's locks on.
+/// The description that the kernel has a file's locks on.
 struct Locks {
     file: OwnedFd,
-    /// What it counts as for the file's user; nothing if another process took it.
+    /// Its share, which counts for the file's user; none if another process took it.
     _share: Option<Share>,
 }
 
@@ -163,7 +163,7 @@ impl File {
     pub(crate) fn adopt_locks(&self, locks: OwnedFd) {
         let mut kept = self.locks.lock();
         if kept.is_none() {
-            // Without the mark it is only found later that nobody has the file any more.
+            // Without the mark SharedFS only finds out later that no process has the file any more.
             let _ = lock_files::mark(&locks, Mark::Served);
             *kept = Some(Locks { file: locks, _share: None });
         }
@@ -185,7 +185,7 @@ impl File {
         Ok(Locks { file: taken, _share: Some(share) })
     }
 
-    /// Whether nobody has the token.
+    /// Whether no process has the token.
     fn is_let_go(&self) -> bool {
         let mut ends = [PollFd::new(&self.pipe, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -242,7 +242,7 @@ impl Files {
         Some([file, self.accounts.take(holder, Resource::Descriptors, DESCRIPTORS_OF_FILE)?])
     }
 
-    /// Keeps a file for whoever has the token that is answered along.
+    /// Keeps a file for the holders of the token that is answered along.
     pub(crate) fn add(
         &self,
         client: Arc<Client>,
@@ -272,7 +272,7 @@ impl Files {
         self.watch_over(client, file, found, (holder, shares), shared_offset).map(|file| (file, token))
     }
 
-    /// Opens what was open with the daemon before and somebody has: what of it is still there.
+    /// Opens the files again that were open with the daemon before, that a process has, and that are still there.
     pub(crate) fn restore(&self, client: &Arc<Client>, found: Vec<Found>) {
         for found in found {
             let Record { number, inode, flags, user, group, offset, .. } = found.record;
@@ -311,7 +311,7 @@ impl Files {
         file.locks()
     }
 
-    /// Watches whether somebody has the file; gives its slot back if that cannot be.
+    /// Watches whether a process has the file; gives its slot back if that cannot be watched.
     fn watch_over(
         &self,
         client: Arc<Client>,
@@ -343,7 +343,7 @@ impl Files {
             locks: Mutex::new(None),
         });
         let mut known = self.known.lock();
-        // What had a pipe of this number is gone, and about to be seen to be.
+        // The file that had a pipe of this number is gone, and the watch is about to see that.
         let before = known.by_pipe.insert(pipe_identity, Arc::clone(&file));
         drop(known);
         if let Some(before) = before {
@@ -362,18 +362,18 @@ impl Files {
         let identity = PipeIdentity::of(token)?;
         let file = Arc::clone(self.known.lock().by_pipe.get(&identity)?);
         let is_proved = {
-            // Processes that share it come back at once after a daemon's end; who has it may also make it block.
+            // Processes that share it come back at once after a daemon's end; a holder may also make it block.
             let _proving = file.proving.try_lock_for(PROOF_WAIT)?;
             proves(&file.pipe, token)
         };
         is_proved.then_some(file)
     }
 
-    /// Closes a file whose token nobody has any more.
+    /// Closes a file whose token no process has any more.
     pub(crate) fn close(&self, file: &Arc<File>) {
         if file.is_let_go() {
-            // Before it is forgotten: who then asks for a lock that was on it finds the file no more, and must find no lock.
-            // Closed under the lock: who finds none there, either.
+            // Before it is forgotten: a process that then asks for a lock that was on it does not find the file, and must find no lock.
+            // Closed under the lock, so that a process which finds none there finds no lock, either.
             let mut locks = file.locks.lock();
             drop(locks.take());
             drop(locks);
@@ -381,7 +381,7 @@ impl Files {
         }
     }
 
-    /// Closes all files whose tokens nobody has any more and that may be locked.
+    /// Closes all files that may be locked and whose tokens no process has any more.
     pub(crate) fn close_released(&self) {
         let may_be_locked = |file: &&Arc<File>| file.locks.lock().is_some();
         let locked: Vec<_> = self.known.lock().by_pipe.values().filter(may_be_locked).cloned().collect();
@@ -436,7 +436,7 @@ struct Lent(Mutex<HashMap<u32, LentToUser>>);
 #[derive(Default)]
 struct LentToUser {
     inodes: HashSet<InodeNumber>,
-    /// A thread looks which of them are still there: that takes a while, and nobody else waits for it.
+    /// A thread looks which of them are still there: that takes a while, and no other thread waits for it.
     is_looked_at: bool,
 }
 
@@ -485,7 +485,7 @@ fn proves(pipe: &OwnedFd, token: &OwnedFd) -> bool {
     rustix::io::read(token, &mut shown[..]) == Ok(PROOF_BYTES) && shown == proof
 }
 
-/// Reads what an earlier proof left in a pipe. A pipe that somebody fills all the while is none of ours.
+/// Reads the bytes that an earlier proof left in a pipe. A pipe that is filled all the while is none of ours.
 fn is_emptied(token: &OwnedFd) -> bool {
     let mut bytes = [0; 4096];
     let read = |_| rustix::io::read(token, &mut bytes[..]);

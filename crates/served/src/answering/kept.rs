@@ -1,11 +1,11 @@
-//! What is known of open files, where the next daemon finds it.
+//! The table of open files, where the next daemon finds it.
 //!
 //! A token is the reading end of a named pipe in a folder of the tier's, which only the daemon's user may enter. The pipe's
 //! name is the number of a slot of a table beside it: which inode the file is of, and its number, flags and offset, as
-//! they are at any moment. Pipes, and who has their ends, are the kernel's, and stay when a daemon dies; so the next one opens
-//! its ends of them again, finds out which nobody has, and knows of all others what they were.
+//! they are at any moment. Pipes and the holders of their ends are the kernel's, and stay when a daemon dies; so the next one opens
+//! its ends of them again, finds out which have no holder, and has the state of all others from the table.
 //!
-//! A call that moves an offset notes first where it was, and who asked: who asks for the same again, not having been
+//! A call that moves an offset first notes the offset and its own number. A process that repeats the call, because it was not
 //! answered by the daemon that died, has it done from there.
 
 use cuesta_format::geometry::USERS_FILES_FOLDER;
@@ -52,7 +52,7 @@ enum Word {
     Operation,
 }
 
-/// What is known of an open file.
+/// The record of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) number: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
 
-/// A file that the daemon before kept, and that somebody still has.
+/// A file that the daemon before kept, and that a process still has.
 pub(crate) struct Found {
     pub(crate) slot: Slot,
     pub(crate) record: Record,
@@ -105,7 +105,7 @@ fn name(slot: u32) -> String {
 }
 
 impl Kept {
-    /// What there is in the tier, and what of it somebody still has. The rest goes.
+    /// Opens the table in the tier, and finds the files that a process still has. The rest goes.
     pub(crate) fn open(tier: &Path) -> io::Result<(Kept, Vec<Found>)> {
         let path = tier.join(USERS_FILES_FOLDER);
         match mkdirat(CWD, &path, FOLDER_MODE) {
@@ -175,7 +175,7 @@ impl Kept {
         Ok(found)
     }
 
-    /// Our end of a pipe; `None`: nobody has the other.
+    /// Our end of a pipe; `None`: no process has the other.
     fn open_end(&self, slot: u32) -> Option<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let pipe = openat(&self.folder, name(slot), flags, Mode::empty()).ok()?;
@@ -251,7 +251,7 @@ impl Kept {
 
     /// Nobody has the file any more.
     pub(crate) fn give_back(&self, slot: Slot) {
-        // One that stays is found to be nobody's by the next daemon, or made anew.
+        // If it stays, the next daemon finds that it has no holder, or makes it anew.
         let _ = unlinkat(&self.folder, name(slot.0), AtFlags::empty());
         self.free.lock().given_back.push(slot.0);
     }

@@ -13,7 +13,7 @@
 //! | `shared.rs` | the session, files and counts that all connections share |
 //! | `shipped.rs` | operations that sessions send |
 //!
-//! LibFS decides about names, rights and contents. The room decides only whose rights count.
+//! LibFS decides about names, rights and contents. The room only says which credentials count.
 
 pub(crate) mod callers;
 pub(crate) mod connection;

@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket, as the kernel knows it since the connection was made.
+//! The process at the other end of a socket, as the kernel knows it since the connection was made.
 
 use cuesta_libfs::{CallingProcess, Credentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

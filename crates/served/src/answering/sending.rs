@@ -1,5 +1,5 @@
 //! Descriptors that are on their way to processes. The daemon has a copy of each until the message is sent and the copy dropped: a process
-//! may have received its own, used it and ended by then. What it had locked is free once the copy is gone, too.
+//! may have received its own, used it and ended by then. Its locks are free once the copy is gone, too.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Who has a way to the folder may come to the socket in it.
+/// A process that can reach the folder may use the socket in it.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o711);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -29,7 +29,7 @@ const BACKLOG: i32 = 128;
 const STACK_BYTES: usize = 512 << 10;
 /// How long to wait before accepting again when descriptors or threads have run out.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// What concerns no user in particular is told of as this one's: it is nobody's number.
+/// Complaints about no particular user are told as this one's, which is no user's number.
 const DAEMON: u32 = u32::MAX;
 /// Why other users are not served.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub struct StartError {
     source: io::Error,
 }
 
-/// The socket, at its path for as long as this lives. Who comes before it is served waits.
+/// The socket, at its path for as long as this lives. A client that comes before it is served waits.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -83,8 +83,8 @@ impl Server {
         Server::start_within(Limits::default(), listener, sharedfs, tier)
     }
 
-    /// Serves whom `listener` hears by a session of the daemon at `sharedfs`, each user within `limits`. What must outlive it
-    /// lies in the store's `tier`: what was open with the daemon before is again.
+    /// Serves the clients of `listener` by a session of the daemon at `sharedfs`, each user within `limits`. The state that must outlive it
+    /// lies in the store's `tier`: files that were open with the daemon before are open again.
     pub fn start_within(
         limits: Limits,
         listener: Listener,
@@ -120,7 +120,7 @@ impl Server {
         self.shared.use_session(session);
     }
 
-    /// Nobody new is served from now on. Who is served already is until the store closes.
+    /// No new client is served from now on. Those served already are served until the store closes.
     pub fn stop(self) {
         let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
         self.shared.files.stop();
@@ -148,7 +148,7 @@ fn listen(folder: &Path, path: &Path) -> Result<OwnedFd, Errno> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &address)?;
-    // Who can reach it may ask; what is answered is decided for each of them.
+    // Any process that can reach it may ask; the answer depends on its credentials.
     rustix::fs::chmod(&made, Mode::from_raw_mode(0o666))?;
     rustix::net::listen(&socket, BACKLOG)?;
     rustix::fs::rename(&made, path)?;

@@ -41,7 +41,7 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
     }
 }
 
-/// Whom a connection is served for, if it may be served at all.
+/// The credentials that a connection is served with, if it may be served at all.
 pub(crate) fn who(socket: &OwnedFd) -> Option<Credentials> {
     peer::credentials(socket)
         .inspect_err(|error| tracing::warn!(%error, "a connection without credentials is closed"))
@@ -85,7 +85,7 @@ impl Connection<'_> {
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
-                // SharedFS goes away beneath us: the next daemon is who to ask.
+                // SharedFS goes away beneath us: the process has to ask the next daemon.
                 self.is_cut.store(true, Ordering::Release);
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }

@@ -1,4 +1,4 @@
-//! What the connections of a daemon share: one session, the open files, and the counts of each user.
+//! The state that all connections of a daemon share: one session, the open files, and the counts of each user.
 //!
 //! The file does not know connections. `server.rs` makes the value, and a thread for each connection.
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// About so many bytes of names are asked for at once.
 const LIST_BYTES: u32 = 32 << 10;
 
-/// Who has files open by a connection, and can do with the next daemon what it did with the last.
+/// The owner of files that are open by a connection. It can go on with the next daemon as it did with the last.
 pub trait Holder: std::fmt::Debug + Send + Sync {
     /// Where the daemon listens.
     fn path(&self) -> Vec<u8>;
@@ -40,7 +40,7 @@ pub struct Client {
     pub(crate) descriptor_floor: i32,
     pub(crate) store: StoreId,
     pub(crate) holder: Option<&'static dyn Holder>,
-    /// What the next call is known by that moves an offset.
+    /// The number of the next call that moves an offset.
     operation: AtomicU64,
     /// The largest a file may get.
     pub(crate) limit: AtomicU64,
@@ -48,7 +48,7 @@ pub struct Client {
     pub(crate) numbers: Arc<Numbers>,
     /// The lanes of the ring that no thread has; those of the next ring, too.
     pub(crate) lanes: Arc<FreeLanes<AtomicU32>>,
-    /// What the process may, if it is less than its user may.
+    /// The capabilities of the process, if it has fewer than its user.
     pub(crate) capabilities: Option<Capabilities>,
     /// Numbers for files that are to be made.
     pub(crate) reserved: Mutex<Vec<InodeNumber>>,
@@ -447,7 +447,7 @@ impl Client {
         }
     }
 
-    /// Has files closed, with their locks, that nobody has any more.
+    /// Has files closed, with their locks, that no process has any more.
     pub fn settle(&self) -> Result<(), Error> {
         self.done(&Request::Settle)
     }

@@ -51,7 +51,7 @@ impl Content<'_> {
     }
 }
 
-/// What one write takes of the application's memory; what lies before a bad address, if something does.
+/// The bytes of one write, from the application's memory: those before a bad address, if there are any.
 pub(crate) fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
     let wanted: usize = data.iter().map(UserSlice::len).sum();
     let mut bytes = vec![0; wanted.min(WRITE_BYTES_MAX)];

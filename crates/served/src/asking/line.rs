@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) frames: Frames,
-    /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
+    /// How long the client waits for the next daemon. After one wait in vain it asks only once from then on.
     pub(super) patience: Duration,
     /// Calls until a ring is asked for; 0: it was.
     pub(super) calls_before_ring: u32,
@@ -44,7 +44,7 @@ impl Line {
     }
 }
 
-/// What a call knows of a daemon that went away while it asked.
+/// A call's state after a daemon went away while it asked.
 #[derive(Debug, Default)]
 pub(crate) struct Loss {
     pub(super) has_lost_files: bool,

@@ -58,7 +58,7 @@ impl Client {
         self.done(&Request::Sync)
     }
 
-    /// What a file that SharedFS keeps is like.
+    /// The attributes of a file that SharedFS keeps.
     pub fn ship_stat(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
         match self.ask(&Request::ShippedStat { file: *file })? {
             Response::Record(record) => Ok(record),

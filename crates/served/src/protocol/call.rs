@@ -143,7 +143,7 @@ impl Numbering {
         }
     }
 
-    /// What is said first on the next connection of a caller that the last daemon knew.
+    /// The first request on the next connection of a caller that the last daemon knew.
     pub(crate) fn reintroduction(&self) -> Option<Request<'static>> {
         self.is_introduced.then_some(Request::Identify { caller: self.caller })
     }

@@ -41,7 +41,7 @@ pub(crate) enum FrameError {
     Late,
 }
 
-/// Who is at the other end, and for whom messages count.
+/// The accounts, and the user that messages count for.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     pub(crate) accounts: Arc<Accounts>,
@@ -54,7 +54,7 @@ pub(crate) struct Frames<S = OwnedFd> {
     pub(crate) socket: S,
     buffer: Vec<u8>,
     bounds: Option<Bounds>,
-    /// What the message takes, until the next one is received.
+    /// The memory of the message, until the next one is received.
     share: Option<Share>,
     has_received: bool,
     /// A descriptor was sent with the last message.
@@ -216,7 +216,7 @@ impl<S: AsFd> Frames<S> {
         Ok((message, descriptor))
     }
 
-    /// Waits for an answer whose place in a log nobody asks for.
+    /// Waits for an answer, without its place in a log.
     pub(crate) fn receive_answer(&mut self) -> Result<(Response, Option<OwnedFd>), FrameError> {
         self.receive::<Answered>().map(|(answered, descriptor)| (answered.response, descriptor))
     }

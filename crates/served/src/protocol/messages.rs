@@ -1,4 +1,4 @@
-//! What a process may ask, and what it is answered.
+//! The requests of a process, and their responses.
 //!
 //! A frame is a little-endian u32 length, then that many bytes of postcard.
 
@@ -29,10 +29,10 @@ pub enum Place {
     Inode(InodeNumber),
 }
 
-/// What a call is about.
+/// The subject of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Subject<'a> {
-    /// What a path names.
+    /// The inode that a path names.
     Path {
         /// Where it starts.
         place: Place,
@@ -51,13 +51,13 @@ pub enum Subject<'a> {
 pub enum Offset {
     /// There.
     At(i64),
-    /// At the file's own offset, which moves. Who is not answered asks the next daemon for the same `operation`: a number that
+    /// At the file's own offset, which moves. A client without an answer asks the next daemon for the same `operation`: a number that
     /// no other call has.
     #[allow(missing_docs)]
     Own { operation: u64 },
 }
 
-/// What is asked. Open files go by the numbers their answers gave, which only this connection knows.
+/// A request. Open files go by the numbers their answers gave, which only this connection knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Request<'a> {
@@ -215,7 +215,7 @@ pub enum Request<'a> {
         #[serde(borrow, with = "serde_bytes")]
         name: &'a [u8],
     },
-    /// Answered [`Response::Done`]; descriptor: what the kernel has the file's locks on.
+    /// Answered [`Response::Done`]; descriptor: the one that the kernel has the file's locks on.
     LockFile {
         file: u64,
     },
@@ -223,7 +223,7 @@ pub enum Request<'a> {
     AdoptLocks {
         file: u64,
     },
-    /// Files that nobody has any more are closed, and their locks gone, when it is answered.
+    /// Files that no process has any more are closed, and their locks gone, when it is answered.
     Settle,
     /// Where an open directory lies. Answered [`Response::Bytes`].
     Whereabouts {
@@ -310,7 +310,7 @@ impl Request<'_> {
             | Request::Rename { .. }
             | Request::SetExtended { .. }
             | Request::RemoveExtended { .. } => true,
-            // What was adopted went with the token, which nobody has.
+            // The adopted file went with the token, which no process has.
             Request::Adopt { .. }
             | Request::AdoptLocks { .. }
             | Request::Hello { .. }
@@ -368,7 +368,7 @@ impl Request<'_> {
 /// One name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What it names.
+    /// The inode it names.
     pub inode: InodeNumber,
     /// The offset at which reading goes on behind it.
     pub next_cookie: u64,
@@ -387,7 +387,7 @@ pub(crate) struct Answered {
     pub(crate) log_end: Option<LogDependency>,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Response {
@@ -401,7 +401,7 @@ pub enum Response {
         flags: i32,
     },
     Done,
-    /// What was read, and other strings of bytes.
+    /// The bytes of a read, and other strings of bytes.
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     /// Bytes written, or an offset.
     Number(u64),

@@ -1,4 +1,4 @@
-//! The protocol: what a process may ask, and how a message travels over the socket.
+//! The protocol: the requests of a process, and how a message travels over the socket.
 //!
 //! | file | idea |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! The client's end of a ring: takes a lane, stores the request there, and waits for the answer.
 //!
-//! No lock is held across a call. What the socket is needed for (starting a lane, noticing that the daemon is gone) is the
+//! No lock is held across a call. The uses of the socket (starting a lane, noticing that the daemon is gone) are the
 //! caller's.
 
 use crate::asking::content::Content;
@@ -56,13 +56,13 @@ pub(crate) enum NotAnswered {
 /// A call that a daemon may have executed.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// What it is known by.
+    /// Its number, if it has one.
     pub(crate) once: Option<Once>,
     /// No other call of the slot is asked until this one is answered.
     _lane: Taken,
 }
 
-/// What the socket does for a ring.
+/// The services of the socket for a ring.
 pub(crate) trait Socket {
     /// Has the daemon make a thread for a lane.
     fn start(&self, lane: usize) -> Started;
@@ -366,7 +366,7 @@ impl Answer<'_> {
     }
 }
 
-/// What is in front of the bytes takes no more.
+/// The head in front of the bytes takes no more.
 const HEAD_BYTES: usize = 10;
 
 #[cfg(test)]

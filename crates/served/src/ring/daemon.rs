@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// Address space of a lane's stack; only what is touched costs memory.
 const STACK_BYTES: usize = 512 << 10;
-/// What is in front of bytes that are read.
+/// The head in front of bytes that are read.
 const CONTENT_HEAD_BYTES: usize = 1 + LENGTH_BYTES;
 /// Threads that have not ended are woken again after so long.
 const END_PAUSE: Duration = Duration::from_millis(20);

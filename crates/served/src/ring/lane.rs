@@ -1,4 +1,4 @@
-//! The protocol of one lane: a word that says whose turn it is, and who sleeps.
+//! The protocol of one lane: a word that says which end has the turn, and which end sleeps.
 //!
 //! | state | the client | the daemon |
 //! |---|---|---|

@@ -1,13 +1,13 @@
 //! Calls by shared memory, beside the socket of a connection (decision 56).
 //!
 //! A ring is a memory file that the daemon makes and both ends map. It has some *lanes*: in each a request of one thread
-//! of the client can be in flight, and a thread of the daemon runs it. What has a descriptor beside it, and what is longer
+//! of the client can be in flight, and a thread of the daemon runs it. A request with a descriptor beside it, or longer
 //! than a lane, goes by the socket as before.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `layout` | where things lie in the memory |
-//! | `lane` | the protocol of one lane: whose turn it is, who sleeps |
+//! | `lane` | the protocol of one lane: which end has the turn, and which end sleeps |
 //! | `free` | which lanes the threads of the client have taken |
 //! | `policy` | when a ring is made, and how long its ends look and sleep |
 //! | `placement` | on which processor the daemon's thread of a lane runs |

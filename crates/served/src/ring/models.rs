@@ -1,7 +1,7 @@
 //! The lanes of a ring under a model checker.
 //!
 //! The payload here is two cells that are no atomics: a request that is written while the daemon reads it, an answer that
-//! is read before it is whole, or twice, fails a model by itself. A thread that sleeps with nobody left to wake it does, too.
+//! is read before it is whole, or twice, fails a model by itself. A thread that sleeps with no other left to wake it does, too.
 //!
 //! | model | what holds |
 //! |---|---|
@@ -35,7 +35,7 @@ impl Lane {
 
     /// Stores a request and wakes the daemon.
     fn ask(&self, request: u64) {
-        // SAFETY: the model checks that nobody else is there.
+        // SAFETY: the model checks that no other thread is there.
         if self.client().ask(|| self.request.with_mut(|place| unsafe { *place = request })) {
             self.word.wake_all();
         }
@@ -107,7 +107,7 @@ fn a_withdrawn_request_is_never_run() {
         lane.ask(1);
         let is_undone = lane.client().withdraw();
         if is_undone {
-            // What was withdrawn does not count: this one is the daemon's only one.
+            // A withdrawn request does not count: this one is the daemon's only one.
             lane.ask(2);
             assert_eq!(lane.wait(), 20);
         } else {
@@ -133,7 +133,7 @@ impl Lanes {
                 Err(seen) => self.free.0.wait(seen),
             }
         };
-        // SAFETY: the model checks that nobody else is there.
+        // SAFETY: the model checks that no other thread is there.
         self.cells[lane].with_mut(|cell| unsafe { *cell += 1 });
         if self.free.give_back(lane) {
             self.free.0.wake_all();

@@ -6,8 +6,8 @@
 //! | far: anywhere but on the client's processor | request follows upon answer | a cache line to another processor and one back: both ends look |
 //! | anywhere | the client's threads take turns; or told that nothing was heard of the lane | whatever the kernel makes of it |
 //!
-//! Near is the rule for who sleeps: between two processors a sleep and a wake-up cost several times as much (decision 13).
-//! Far is for who need not sleep. It needs another processor that lets the daemon's thread come soon: where it does not, both ends
+//! Near is the rule for clients that sleep: between two processors a sleep and a wake-up cost several times as much (decision 13).
+//! Far is for clients that need not sleep. It needs another processor that lets the daemon's thread come soon: where it does not, both ends
 //! look in vain, and the thread comes back. After a short stay it takes longer until the next one.
 
 use crate::ring::policy::QUICK;
@@ -28,7 +28,7 @@ pub(crate) enum Place {
 const SCORE_TO_GO: u32 = 16;
 /// The same after many stays that were short.
 const SCORE_TO_GO_MAX: u32 = 1024;
-/// What a slow request takes of the score.
+/// The cost of a slow request, in points of the score.
 const SLOW_COSTS: u32 = 4;
 /// Score at the beginning of a stay, and the most of it.
 const SCORE_TO_STAY: u32 = 12;

@@ -12,10 +12,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Kinds and users that are told apart; those that come when there are so many are told of as one.
 const TOLD_APART_MAX: usize = 1024;
 
-/// What is wrong.
+/// The kind of complaint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Complaint {
-    /// What came is no message, or came too late.
+    /// The bytes that came are no message, or came too late.
     Message,
     /// The user has too many connections.
     Connections,
@@ -30,7 +30,7 @@ struct Told {
     left_out: u64,
 }
 
-/// What was told.
+/// The complaints that were told.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<HashMap<(Complaint, Option<u32>), Told>>);
 

@@ -38,7 +38,7 @@ pub struct Limits {
     pub half_message: Duration,
     /// How long a new connection may say nothing.
     pub greeting: Duration,
-    /// Descriptors that the daemon may have, whoever they are for.
+    /// Descriptors that the daemon may have, for all users together.
     pub descriptors: u64,
 }
 

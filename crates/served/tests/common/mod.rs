@@ -1,6 +1,6 @@
 //! A store that is served to other users, and a client that speaks the protocol itself, as user 65534.
 //!
-//! Needs root, to be somebody else in a thread of its own; skipped visibly otherwise.
+//! Needs root, to be another user in a thread of its own; skipped visibly otherwise.
 
 #![allow(dead_code)]
 
@@ -33,7 +33,7 @@ pub struct Store {
     _users: Server,
     pub root: Arc<Client>,
     pub shared: Arc<SharedFs>,
-    /// Removed when nobody makes files in it any more.
+    /// Removed when no process makes files in it any more.
     pub folder: tempfile::TempDir,
 }
 
@@ -59,7 +59,7 @@ pub fn store_within(limits: Limits) -> Store {
     Store { folder, users, sharedfs, shared, _server: Mutex::new(server), _users: service, root }
 }
 
-/// Runs `act` in a thread that is user 65534 to the kernel, and nobody else.
+/// Runs `act` in a thread that is user 65534 to the kernel.
 pub fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -144,7 +144,7 @@ pub fn read_as_root(store: &Store, path: &[u8]) -> Vec<u8> {
 }
 
 impl Raw {
-    /// Opens a file; answers its number. What came along is behind the others.
+    /// Opens a file; answers its number. Its token is put behind the others.
     pub fn open(&mut self, path: &[u8], flags: i32) -> Response {
         let (place, resolve) = (Place::Root, Resolve::default());
         self.ask(&Request::Open { place, path, flags, mode: 0o644.into(), resolve })

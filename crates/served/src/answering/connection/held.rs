@@ -1,4 +1,4 @@
-//! What a request is about, held for its length: an open file stays open, a session stays the same.
+//! The subject of a request, held for the request's length: an open file stays open, a session stays the same.
 
 use crate::answering::files::File;
 use cuesta_format::InodeNumber;
@@ -29,7 +29,7 @@ impl Held {
     }
 }
 
-/// What a request is about, held for its length.
+/// The subject of a request, held for the request's length.
 pub(crate) enum HeldSubject<'a> {
     Path(Held, &'a [u8], bool),
     File(Arc<File>),

@@ -79,7 +79,7 @@ impl Connection<'_> {
         answer
     }
 
-    /// What a call was answered that took effect, or would have been.
+    /// The answer of a call that took effect, whether or not it was sent.
     fn answer_executed(&self, request: Request<'_>, record: CallRecord) -> Answer {
         let response = match request {
             Request::Open { flags, .. } => {
@@ -120,7 +120,7 @@ impl Connection<'_> {
     }
 }
 
-/// What a call is known by that moves an offset: a number that neither another call has, nor one of those that begin at the first
+/// The number of a call that moves an offset: neither another call has it, nor one of those that begin at the first
 /// half of a caller's number ([`Offset::Own`]).
 fn moved_by(tag: &CallTag) -> u64 {
     let random = tag.slot.caller.id.0.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
