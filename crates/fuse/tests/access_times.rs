@@ -84,7 +84,7 @@ fn what_a_read_by_the_mount_moves_is_shown_by_both_doors_and_kept() {
         assert_eq!(by_mount(&path), shown, "{name}");
         moved.push((name, shown));
     }
-    // Who knows nothing yet is told what is kept.
+    // A mount that knows nothing yet is told the times that are kept.
     for (name, shown) in moved {
         assert_eq!(
             (by_mount(&mounted.path(name)), by_session(&mounted.session(), name)),
@@ -153,7 +153,7 @@ fn what_a_session_reads_is_shown_by_both_doors_and_kept() {
     reader.close(file).unwrap();
     reader.detach();
     assert_eq!((by_session(&other, "file"), by_mount(&path)), (moved, moved));
-    // What was set since is not taken back by who read it before.
+    // A time that was set since is not taken back by a session that read the file before.
     let reader = mounted.session();
     set_unread(&session, "file");
     let file = reader.open(&ROOT, Base::Root, b"file", libc::O_RDONLY, 0).unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel keeps of files is never older than a call that was answered, whichever calls change them: by threads and
+//! The kernel's copy of a file is never older than a call that was answered, whichever calls change the file: by threads and
 //! processes of one mount, in every way the kernel has past its cache or through it.
 
 use crate::common::{Child, Mounted, can_mount, map_shared};

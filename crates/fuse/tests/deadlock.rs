@@ -1,5 +1,5 @@
-//! The deadlock that FUSE invites, forced and survived: a lease is taken from the mount's session, so what the kernel has of
-//! the file must go, while a page of it is locked by a read that waits for an answer of whoever takes the lease.
+//! The deadlock that FUSE invites, forced and survived: a lease is taken from the mount's session, so the kernel's pages of
+//! the file must go, while one of them is locked by a read that waits for an answer from the process that takes the lease.
 //!
 //! A read by the mount stands where it has asked SharedFS something (the link of the mount's session holds the question
 //! back); a session takes the lease meanwhile, and is done before the read goes on, which then needs the lease itself.

@@ -1,14 +1,14 @@
 //! Everything at once on one file: processes that change parts of it in every way there is, and others that read it in every way
-//! there is. Each part has one writer, whose changes are numbered, and so is what each of them leaves in the part; a read that
+//! there is. Each part has one writer. Its changes are numbered, and so is the content that each of them leaves in the part. A read that
 //! began when change *n* had been answered sees none before *n*, and none that had not begun when it ended.
 //!
-//! | run | who changes | who reads |
+//! | run | writers | readers |
 //! |---|---|---|
 //! | `one mount` | processes: by the cache, past it, asynchronously, from a pipe, from another file, by stores through a mapping; every fifth change makes a hole | processes: by the cache, past it; the size by `stat` and by its end |
 //! | `mapped` | the same past the cache, from another file, by stores | also loads through a mapping, and `sendfile` |
 //! | `two doors` | processes as above but by stores, and a session | processes as above, and a session |
 //!
-//! What is not strict is not asked here, and says [decision 49](../../../docs/decisions/0049-what-the-kernel-keeps-of-content.md).
+//! The cases that are not strict are not tested here; see [decision 49](../../../docs/decisions/0049-what-the-kernel-keeps-of-content.md).
 
 use crate::coherence::AsyncWrites;
 use crate::common::{Child, Mounted, ROOT, can_mount, map_shared};
@@ -304,7 +304,7 @@ fn hammer(ways: &[Way], looks: &[Look]) {
     let mounted = Mounted::new();
     let path: PathBuf = mounted.path("file");
     let mut parts = laid_out(ways);
-    // Who runs first differs, and what meets in a page.
+    // The first runner differs, and the parts that meet in a page.
     let turned = SEED as usize % parts.len();
     parts.rotate_left(turned);
     println!("seed {SEED}: {parts:?}");

@@ -164,7 +164,7 @@ fn a_name_that_the_mount_moved_beside_what_another_door_changes_is_replaced_at_o
         assert!(is_kept_there, "nobody else changes what is there");
         let (from, to) = if is_from_busy { (&moved, &kept) } else { (&kept, &moved) };
         renameat_with(CWD, from, CWD, to, flags).unwrap();
-        // What was moved is still there, by another name: the kernel can ask for it and be told that all is well.
+        // The moved file is still there, by another name: the kernel can ask for it and be told that all is well.
         move_to(&session, &name, &format!("busy/away-{number}"));
         move_to(&session, &next, &name);
         assert_eq!(inode(Path::new(&moved)), expected, "{flags:?}, from busy: {is_from_busy}");

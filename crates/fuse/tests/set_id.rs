@@ -15,7 +15,7 @@ const MODES: [u32; 7] = [0o777, 0o4777, 0o2777, 0o6777, 0o2767, 0o6767, 0o4666];
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const CAPABILITY_NAME: &std::ffi::CStr = c"security.capability";
 
-/// Who does it.
+/// The user that makes the change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Actor {
     Root,
@@ -24,7 +24,7 @@ enum Actor {
     User,
 }
 
-/// What is done to the file; some by a descriptor that root opened.
+/// The change of the file; some by a descriptor that root opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Action {
     Write,

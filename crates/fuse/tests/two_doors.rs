@@ -1,4 +1,4 @@
-//! One tree by two doors: what is done by one, the other sees at once, whatever the kernel has cached of it.
+//! One tree by two doors: changes by one are seen by the other at once, whatever the kernel has cached.
 
 use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_format::{InodeNumber, Timestamp};
@@ -29,7 +29,7 @@ enum Holder {
     NewName,
     /// The lowest name there is not of many.
     GoneName,
-    /// What a name that is replaced stands for.
+    /// A file whose name is replaced.
     Renamed,
     /// The target of a link that is made anew.
     Target,

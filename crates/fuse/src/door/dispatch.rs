@@ -201,7 +201,7 @@ impl Door {
         }
     }
 
-    /// What the request changed is durable, if the mount is to be so.
+    /// Makes the request's changes durable, if the mount's options ask for it.
     fn make_durable(&self, opcode: Option<Opcode>) -> Result<(), Refusal> {
         let Some(opcode) = opcode.filter(|_| self.synchrony.any()) else { return Ok(()) };
         if self.synchrony.asks(opcode) { Ok(self.client.sync_everything()?) } else { Ok(()) }

@@ -12,7 +12,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let errno = error.errno();
         if errno == libc::EIO {
-            // Who asked is told no more than that.
+            // The sender of the request is told no more than that.
             tracing::warn!(%error, "a call by the mount fails");
         }
         Refusal(errno)

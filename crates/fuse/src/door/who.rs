@@ -1,11 +1,11 @@
-//! Who asks. What they may do the kernel has checked, with what it knows of their capabilities, groups and name spaces: so
-//! LibFS is told of credentials that pass wherever the kernel would not have passed the request on, and of others that they
-//! have none where it leaves the decision to a file system.
+//! The sender of a request. The kernel has checked its rights, with its capabilities, groups and name spaces. So
+//! LibFS gets credentials that pass every check of the kernel's, and
+//! lack the capabilities about which the kernel leaves the decision to a file system.
 
 use crate::kernel::abi::InHeader;
 use cuesta_libfs::{Capabilities, Capability, Credentials};
 
-/// What the kernel does not look at for a file system.
+/// Capabilities that the kernel does not check for a file system.
 const DECIDED_HERE: [Capability; 3] = [Capability::KeepSetId, Capability::Administer, Capability::PassQuotas];
 
 /// The credentials of a request's sender.
@@ -53,7 +53,7 @@ pub(super) fn keeps_set_id(header: &InHeader) -> bool {
     bits.is_none_or(|bits| bits & 1 << Capability::KeepSetId as u8 != 0)
 }
 
-/// Who only looks.
+/// Credentials of a sender that only looks.
 pub(super) fn anybody() -> Credentials {
     Credentials { capabilities: Capabilities::ALL, ..Credentials::default() }
 }

@@ -1,6 +1,6 @@
-//! What the kernel and a FUSE server write to each other, byte for byte (`linux/fuse.h`, protocol 7.31 and later). No I/O.
+//! The messages between the kernel and a FUSE server, byte for byte (`linux/fuse.h`, protocol 7.31 and later). No I/O.
 //!
-//! Numbers are in the machine's own order. What a structure is called there stands behind its name here.
+//! Numbers are in the machine's own order. The kernel's name of a structure stands behind its name here.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -11,7 +11,7 @@ pub const MINOR: u32 = 44;
 /// The oldest it can speak: Linux 5.4 has it.
 pub const MINOR_LEAST: u32 = 31;
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Opcode {
@@ -61,7 +61,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The one with this number. What is not among them the kernel is told is not there.
+    /// The one with this number. The kernel is told that others do not exist.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Opcode> {
         Some(match number {
@@ -113,7 +113,7 @@ impl Opcode {
     }
 }
 
-/// What the kernel and a server agree on when they begin (`FUSE_*` of `fuse_init_out.flags` and `flags2`).
+/// Flags that the kernel and a server agree on when they begin (`FUSE_*` of `fuse_init_out.flags` and `flags2`).
 pub mod init {
     /// Reads of one file may come beside each other.
     pub const ASYNC_READ: u64 = 1;
@@ -171,7 +171,7 @@ pub mod valid {
     pub const MODIFIED_NOW: u32 = 1 << 8;
     /// Set-id bits go with it (from `HANDLE_KILLPRIV_V2` on): its sender may not keep them.
     pub const TAKES_SET_ID: u32 = 1 << 11;
-    /// What is asked for, all of it.
+    /// All attributes that a request can set.
     pub const ANYTHING: u32 = MODE | UID | GID | SIZE | ACCESSED | MODIFIED;
 }
 
@@ -179,17 +179,17 @@ pub mod valid {
 pub const LOCK_FLOCK: u32 = 1;
 /// [`OpenOut::open_flags`]: it is read and written past the kernel's cache.
 pub const OPEN_DIRECT: u32 = 1;
-/// [`OpenOut::open_flags`]: what is cached of the file still holds.
+/// [`OpenOut::open_flags`]: the kernel's cached content of the file still holds.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 /// [`ReadIn::read_flags`]: it says who locks, as past the cache each call of a program does.
 pub const READ_OF_CALL: u32 = 1 << 1;
-/// [`WriteIn::write_flags`]: written from the cache, by whomever.
+/// [`WriteIn::write_flags`]: written from the cache, by an unknown process.
 pub const WRITE_FROM_CACHE: u32 = 1;
 /// [`WriteIn::write_flags`]: it says who locks, as past the cache each call of a program does.
 pub const WRITE_PAST_CACHE: u32 = 1 << 1;
 /// [`GetAttributesIn::flags`]: asked for a call by an open file that wants to know its size, not for `stat`.
 pub const ATTRIBUTES_OF_HANDLE: u32 = 1;
-/// [`WriteIn::write_flags`]: whoever writes does not keep the file's set-id bits.
+/// [`WriteIn::write_flags`]: the writer does not keep the file's set-id bits.
 pub const WRITE_TAKES_SET_ID: u32 = 1 << 2;
 
 /// Declares structures of the protocol: plain words, no padding.

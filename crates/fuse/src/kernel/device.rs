@@ -16,7 +16,7 @@ const PATH: &str = "/dev/fuse";
 /// `FUSE_DEV_IOC_CLONE`.
 const CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 
-/// What a read of the device came to.
+/// The outcome of a read of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A request of so many bytes.
@@ -50,7 +50,7 @@ impl Device {
         self.file
     }
 
-    /// One more of the same mount, for another thread: its requests and answers meet nobody else's.
+    /// One more of the same mount, for another thread: its requests and answers meet no other thread's.
     pub fn another(&self) -> Result<Device, Errno> {
         let other = Device::open()?;
         let number: u32 = std::os::fd::AsRawFd::as_raw_fd(&self.file).unsigned_abs();
@@ -85,16 +85,16 @@ impl Device {
 
     fn send(&self, unique: u64, error: i32, bytes: &[u8]) {
         let header = header(unique, error, bytes.len());
-        // Who asked may be gone, and the request with him.
+        // The sender may be gone, and the request with it.
         let _ = rustix::io::writev(&self.file, &[IoSlice::new(header.as_bytes()), IoSlice::new(bytes)]);
     }
 
-    /// What the kernel knows of an inode's attributes holds no more.
+    /// The kernel's attributes of an inode hold no more.
     pub fn doubt_attributes(&self, inode: InodeNumber) {
         let _ = rustix::io::write(&self.file, &kernel_notice::inode(inode, About::Attributes));
     }
 
-    /// Throws away what the kernel keeps of a file's content. Waits for reads of it that are under way: whoever may be
+    /// Throws away the kernel's cached content of a file. Waits for reads of it that are under way: a thread that may be
     /// waited for must not wait for the caller.
     pub fn forget_content(&self, inode: InodeNumber) {
         // The kernel knows no such inode: so much the better.

@@ -1,4 +1,4 @@
-//! The kernel's end: what the kernel and a FUSE server write to each other.
+//! The kernel's end: the messages between the kernel and a FUSE server.
 //!
 //! | file | idea |
 //! |---|---|

@@ -3,7 +3,7 @@
 use crate::kernel::abi::{InHeader, Opcode};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// What came is no request.
+/// The message is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a request that cannot be read")]
 pub struct Malformed;
@@ -11,9 +11,9 @@ pub struct Malformed;
 /// One request.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Who asks, about what.
+    /// The header: the sender, and the inode it asks about.
     pub header: InHeader,
-    /// What is asked; `None`: what this side does not know.
+    /// The kind of request; `None`: one that this side does not know.
     pub opcode: Option<Opcode>,
     /// What stands behind the header.
     pub arguments: Arguments<'a>,
@@ -24,7 +24,7 @@ impl<'a> Request<'a> {
     pub fn read(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| Malformed)?;
         let arguments = bytes.get(size_of::<InHeader>()..header.length as usize).ok_or(Malformed)?;
-        // What the kernel adds to some requests, and nobody asked for, stands behind the rest.
+        // The kernel adds an extension to some requests, unasked, behind the rest.
         let extension = usize::from(header.extension_length) * 8;
         let kept = arguments.len().checked_sub(extension).ok_or(Malformed)?;
         let opcode = Opcode::from_number(header.opcode);
@@ -32,7 +32,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What is left of a request's arguments.
+/// The rest of a request's arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     rest: &'a [u8],

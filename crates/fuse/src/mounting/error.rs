@@ -21,7 +21,7 @@ pub enum MountError {
     /// Something is mounted there.
     #[error("something is mounted there already")]
     Taken,
-    /// Something is, and who serves it does not answer.
+    /// Something is, and its process does not answer.
     #[error(
         "a store is mounted there already, and its process does not answer (cuesta unmount --lazy takes it away)"
     )]

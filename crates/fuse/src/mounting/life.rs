@@ -1,9 +1,9 @@
-//! Whether anybody serves a mount. The kernel lists one whose process died as any other, goes on answering from what it was
-//! told before, and lets requests wait for as long as somebody has a descriptor of it: SharedFS has one until it has seen that the
-//! session is gone. So the mount is asked what the kernel keeps no answer to.
+//! Whether a process serves a mount. The kernel lists a mount whose process died as any other, goes on answering from what it was
+//! told before, and lets requests wait for as long as a process has a descriptor of it: SharedFS has one until it has seen that the
+//! session is gone. So the mount is asked a question that the kernel keeps no answer to.
 //!
-//! By then another process may have taken it away, and have mounted its own there. So what is asked, and taken away, is not
-//! what is found at the path, but the mount behind a descriptor; while that is open nothing else gets the mount's number.
+//! By then another process may have removed it, and have mounted its own there. So the one that is asked, and removed, is not the mount
+//! at the path, but the mount behind a descriptor; while that is open nothing else gets the mount's number.
 
 use super::error::MountError;
 use super::helper::unmount_by_helper;
@@ -19,24 +19,24 @@ use std::time::Duration;
 /// What becomes of a dead mount does so in milliseconds; one that lives may wait for a daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What becomes of who asks something of a mount.
+/// The fate of a call to a mount.
 #[derive(Debug)]
 pub enum Life {
-    /// He is answered.
+    /// It is answered.
     Served,
-    /// There is nobody, and never will be.
+    /// No process serves the mount, and none ever will.
     Dead(Remains),
-    /// He waits: the process is stopped, or waits itself.
+    /// It waits: the process is stopped, or waits itself.
     Silent,
     /// The mount is there, under something else that is mounted at the same place.
     Covered,
     /// It is not there any more.
     Gone,
-    /// He does not get there: why.
+    /// The mount cannot be reached: why.
     OutOfReach(Errno),
 }
 
-/// A mount that nobody serves.
+/// A mount that no process serves.
 #[derive(Debug)]
 pub struct Remains {
     number: u64,
@@ -67,7 +67,7 @@ pub fn life(mounted: &Mounted) -> Life {
     let (answers, answered) = channel();
     let asked = mounted.clone();
     let ask = move || {
-        // Who asked may have lost patience.
+        // The asking thread may have lost patience.
         let _ = answers.send(ask(&asked));
     };
     let asking = std::thread::Builder::new().name("asking".into()).spawn(ask);

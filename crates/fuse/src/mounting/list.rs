@@ -5,20 +5,20 @@ use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls such mounts.
+/// The kernel's name for such mounts.
 pub const KIND: &str = "fuse.cuesta";
 /// Where the kernel lists them.
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// What is mounted at a place.
+/// A mount at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     /// The kernel's number for the mount; that of one that is gone may be another's.
     pub number: u64,
     /// Where.
     pub at: PathBuf,
-    /// What is shown as its source: whoever made the mount may have said anything.
+    /// Its source as the kernel shows it: the maker of the mount may have said anything.
     pub source: String,
-    /// Who made it.
+    /// The user that made it.
     pub user: u32,
 }
 
@@ -31,7 +31,7 @@ pub fn mounts() -> io::Result<Vec<Mounted>> {
     Ok(found)
 }
 
-/// What a line of the kernel's list says: six fields and more, a dash, the kind, the source and what the file system says of
+/// A line of the kernel's list: six fields and more, a dash, the kind, the source and what the file system says of
 /// itself. Where only a part of the tree is bound there is no store.
 fn mounted(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|&byte| byte == b' ');
@@ -70,7 +70,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the kernel's list says of the mounts of stores at a place, one line each.
+/// The lines of the kernel's list about mounts of stores at a place.
 pub(crate) fn mount_lines(at: &Path) -> io::Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     for line in BufReader::new(File::open(MOUNTS)?).split(b'\n') {

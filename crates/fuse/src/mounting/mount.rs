@@ -170,7 +170,7 @@ pub fn unmount(at: &Path, lazy: bool) -> Result<(), MountError> {
     }
 }
 
-/// The path without symbolic links. The place itself is not looked at: who serves it may be dead.
+/// The path without symbolic links. The place itself is not looked at: its process may be dead.
 fn without_links(at: &Path) -> io::Result<PathBuf> {
     const LINKS_MAX: usize = 40;
     let mut at = std::path::absolute(at)?;

@@ -3,7 +3,7 @@
 //!
 //! The kernel sees to most of them. Three are the door's: when reads move times of last access, as the kernel leaves that to the file
 //! system (`S_NOATIME`); that changes of directories are durable when a call returns (`dirsync`, `sync`); and that of writes past its cache
-//! (`sync`). What the door goes by is the list, so a remount takes effect by whatever command it is made.
+//! (`sync`). The door goes by the list, so a remount takes effect by whatever command it is made.
 
 use cuesta_libfs::{AccessTimes, When};
 use rustix::mount::MountFlags;
@@ -11,7 +11,7 @@ use rustix::mount::MountFlags;
 /// How a mount is to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What is shown as its source.
+    /// Its source as the kernel shows it.
     pub source: String,
     /// Other users may use it, too.
     pub allow_other: bool,
@@ -31,7 +31,7 @@ pub struct Options {
     pub no_accessed_of_directories: bool,
     /// Times need not be durable at once.
     pub lazy_times: bool,
-    /// What a call changes is durable when it returns,
+    /// The changes of a call are durable when it returns,
     pub synchronous: bool,
     /// or what it changes in directories is.
     pub synchronous_directories: bool,
@@ -131,7 +131,7 @@ impl Options {
     }
 
     pub(crate) fn access_times(&self) -> AccessTimes {
-        // What is read only stays as it is.
+        // A mount for reading only changes nothing.
         let when = if self.read_only { When::Never } else { self.accessed };
         AccessTimes { when, not_of_directories: self.no_accessed_of_directories }
     }

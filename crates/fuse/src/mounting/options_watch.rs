@@ -13,7 +13,7 @@ use std::thread::Builder;
 const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Calls `tell` with the options of the mount at `at`, and again after each change until the mount is gone from the tree, or `tell` answers
-/// that nobody listens any more.
+/// that it no longer listens.
 pub(crate) fn watch(at: PathBuf, tell: impl Fn(&Options) -> bool + Send + 'static) -> io::Result<()> {
     // Opened first, so that no change lies between the first look and the first wait.
     let list = File::open(MOUNTS)?;

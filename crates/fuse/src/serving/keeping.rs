@@ -1,8 +1,8 @@
 //! Policy: how long the kernel may go on believing what it was told.
 //!
-//! What the door says of an inode or a name holds while its session has the lease, and SharedFS takes a lease away only
+//! The door's answer about an inode or a name holds while its session has the lease, and SharedFS takes a lease away only
 //! after it has told the kernel (`cuesta_sharedfs`, kernel caches). The term is a second line: past it the kernel asks again
-//! whatever happened, so that after a daemon's end nobody has to be waited for longer than that.
+//! whatever happened, so that after a daemon's end no wait for the kernel is longer than that.
 //!
 //! | what | holds for the term |
 //! |---|---|
@@ -14,7 +14,7 @@
 use cuesta_format::kept_names::NAME_TERM;
 use std::time::Duration;
 
-/// What the kernel may keep: by default nothing.
+/// The answers that the kernel may keep: by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
     term: Duration,

@@ -1,8 +1,8 @@
-//! The root as the kernel knows it when a mount begins: a directory in which nobody may do anything.
+//! The root as the kernel knows it when a mount begins: a directory in which no process may do anything.
 //!
-//! It asks for attributes before it judges who may enter, but does not take the answer if it was told meanwhile that what it knows
-//! holds no more; then it judges by what it had. Of any other inode that is what was true a moment ago. Of the root it is
-//! nothing, and whoever comes is told EACCES. So the root is looked at until the kernel knows it, before anybody else comes.
+//! It asks for attributes before it judges access, but does not take the answer if it was told meanwhile that its attributes
+//! hold no more; then it judges by those it had. Of any other inode these were true a moment ago. Of the root they are
+//! none, and a process that comes is told EACCES. So the root is looked at until the kernel knows it, before any other process comes.
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;

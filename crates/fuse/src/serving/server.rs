@@ -33,14 +33,14 @@ const PAGES_MAX: u16 = 256;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// How far the kernel reads ahead.
 const READ_AHEAD_BYTES: u32 = 256 << 10;
-/// Requests that nobody waits for (read ahead, write back) under way at once; from the second number on the kernel holds back.
+/// Requests without a waiting process (read ahead, write back) under way at once; from the second number on the kernel holds back.
 const BACKGROUND_MAX: u16 = 64;
 const CONGESTION: u16 = 48;
-/// Threads that wait although nobody needs them, and the most there are at all.
+/// Threads that wait although there is no need for them, and the most there are at all.
 const WAITING_MAX: usize = 3;
 const THREADS_MAX: usize = 1000;
 
-/// What is asked of the kernel, as far as it can.
+/// Everything that this side wants of the kernel, as far as it can.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::BIG_WRITES
@@ -144,7 +144,7 @@ impl Server {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// Waits until the mount is gone and nobody serves it any more.
+    /// Waits until the mount is gone and no thread serves it any more.
     pub fn wait(&self) {
         let mut threads = self.shared.threads.lock();
         while *threads > 0 {
@@ -236,7 +236,7 @@ impl Shared {
     }
 }
 
-/// What the kernel may keep, once SharedFS can take it back.
+/// The answers that the kernel may keep, once SharedFS can take them back.
 fn what_is_kept(client: &Client, device: &Device) -> Result<Keeping, ServeError> {
     let another = device.another().map_err(ServeError::Device)?;
     let term = client.keep_in_kernel(another.into_file()).map_err(ServeError::Session)?;

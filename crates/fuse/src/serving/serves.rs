@@ -18,9 +18,9 @@ pub enum Outcome {
 
 /// Serves requests, many at once.
 pub trait Serves: Send + Sync + 'static {
-    /// Does what is asked. What is answered is put into `answer`, which is empty; by `device` it is answered, now or later.
+    /// Performs the request. Its answer is put into `answer`, which is empty, or written to `device`, now or later.
     fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome;
 
-    /// The mount is gone, and nobody serves it any more.
+    /// The mount is gone, and no thread serves it any more.
     fn end(&self) {}
 }

@@ -158,7 +158,7 @@ impl Child {
     /// Runs `work` in it. That may panic, and makes system calls; of this process's threads it has none.
     pub fn new(work: impl FnOnce(&Ends)) -> Child {
         let (ours, theirs) = (rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap());
-        // SAFETY: the child has this thread alone; what it calls waits for no lock that another thread may have had, but
+        // SAFETY: the child has this thread alone; its calls wait for no lock that another thread may have had, but
         // the allocator's, which the C library sets free in a child.
         let process = unsafe { libc::fork() };
         assert!(process >= 0);
@@ -192,7 +192,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let Some(process) = self.process else { return };
-        // SAFETY: it is this process's child, which nobody has waited for.
+        // SAFETY: it is this process's child, which no thread has waited for.
         unsafe {
             libc::kill(process, libc::SIGKILL);
             libc::waitpid(process, std::ptr::null_mut(), 0);

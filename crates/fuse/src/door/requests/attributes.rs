@@ -19,12 +19,12 @@ const BLOCK_BYTES: u32 = 4096;
 const UNIT_BYTES: u64 = 512;
 /// Bytes of a name at most.
 const NAME_BYTES_MAX: u32 = 255;
-/// What the kernel takes from a file with its set-id bits.
+/// The attribute that the kernel removes from a file together with its set-id bits.
 const CAPABILITY: &[u8] = b"security.capability";
-/// [`SetExtendedIn::set_flags`]: whoever sets this access list is not of the file's group.
+/// [`SetExtendedIn::set_flags`]: the process that sets this access list is not of the file's group.
 const LIST_TAKES_SET_GID: u32 = 1;
 
-/// What the kernel is told of an inode.
+/// The attributes that the kernel is told of an inode.
 pub(in crate::door) fn shown(record: &InodeRecord) -> Attributes {
     let seconds = |time: Timestamp| time.seconds() as u64;
     Attributes {
@@ -89,14 +89,14 @@ impl Door {
         Ok(())
     }
 
-    /// An inode's attributes, and how long they hold. They hold for what is cached of its content, too: so what was read
-    /// before somebody else could change it goes first. But where the kernel sees by the size that it must go it is left
+    /// An inode's attributes, and how long they hold. They hold for the kernel's cached content, too: so pages that were read
+    /// before another session could change them go first. But where the kernel sees by the size that they must go it is left
     /// to it: an answer to a question of before it was made to forget content does not count for it, and it would
     /// go on with the size it knew.
     ///
-    /// Where stores through mappings may have turned holes into data, it is written back before blocks are counted, and what
-    /// is told holds no longer. What is asked by an open file, the kernel asks before it reads its own pages, or looks for the
-    /// end. While such a read would move the time of last access, nothing that is told holds, so that it is asked for.
+    /// Where stores through mappings may have turned holes into data, it is written back before blocks are counted, and the
+    /// answer holds no longer. The kernel asks by an open file before it reads its own pages, or looks for the
+    /// end. While such a read would move the time of last access, no answer holds, so that the kernel asks again.
     fn attributes_of(
         &self,
         call: &Call<'_>,
@@ -121,7 +121,7 @@ impl Door {
             self.device.forget_content(inode);
             self.known.forgot_content(inode);
         }
-        // Of a file that programs share by mappings nobody is told when it changes, nor of what stands in for another.
+        // No notice tells of changes of a file that programs share by mappings, nor of a stand-in for another inode.
         let is_told = !stat.record.mapped && !is_stand_in(call.header.node) && !self.may_hide_data(inode);
         let is_told = is_told && !self.may_move_access(&stat.record);
         let holds = if !is_told { (0, 0) } else { self.keeping.attributes() };
@@ -223,13 +223,13 @@ impl Door {
     }
 
     /// Whether a change that names no attribute is of a `chown`: the request does not say. Where it cannot be seen, a file
-    /// that nobody has open is not written to.
+    /// that no process has open is not written to.
     fn is_chown(&self, call: &Call<'_>) -> bool {
         let inode = call.inode();
         !self.files.writes_to(inode) || is_in_chown(call.header.pid).unwrap_or(false)
     }
 
-    /// Set-id bits go with a change of owner; that only its owner may make them go the kernel sees where somebody is named.
+    /// Set-id bits go with a change of owner. The kernel checks that only the owner makes them go where the change names a user or group.
     fn check_owner_of_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
         let (stat, _) = self.client.stat_inode(call.inode()).map_err(stale)?;
         let is_directory = stat.record.kind() == FileKind::Directory;

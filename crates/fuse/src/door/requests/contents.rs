@@ -47,7 +47,7 @@ impl Door {
         let OpenIn { flags, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !NOT_OURS;
         let file = self.client.open(&self.writer(call), call.base(), b"", flags, 0).map_err(stale)?;
-        // What the kernel has cached stays, if it holds; with the attributes it asks again before each read, but not where
+        // The kernel's cached content stays, if it holds; with the attributes it asks again before each read, but not where
         // pages are mapped or spliced.
         let holds = match self.client.stat_inode(call.inode()) {
             Ok((stat, tenure)) => {
@@ -71,9 +71,9 @@ impl Door {
         }
     }
 
-    /// With its cache the kernel cuts a write where it takes the pages of the end to be, and shows what is written before it
-    /// is; so past it goes what is appended, since others append, too, and whoever asks for that, whose calls then are what
-    /// they are by the other door.
+    /// With its cache the kernel cuts a write where it takes the pages of the end to be, and shows bytes before their write
+    /// is done. So appends go past it, since others append, too, and so do calls of openers that ask for it. Their calls are then as
+    /// by the other door.
     fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32, keeps_cache: bool) {
         let inode = file.inode();
         if may_store(&file) && self.known.pages(inode, Pages::note_writable) == Some(true) {
@@ -90,7 +90,7 @@ impl Door {
     pub(in crate::door) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let CreateIn { flags, mode, umask, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
-        // The kernel has checked that it may be made, and would not check what somebody else made there meanwhile: that it is
+        // The kernel has checked that it may be made, and would not check a file that another process made there meanwhile: that it is
         // to open as anything that is there.
         let exclusive = flags as i32 & libc::O_EXCL != 0;
         let flags = flags as i32 & !(libc::O_NOCTTY | libc::O_TRUNC) | libc::O_CREAT | libc::O_EXCL;
@@ -107,7 +107,7 @@ impl Door {
         self.make_open(call, b"", flags, NewMode { bits: mode & 0o7777, umask })
     }
 
-    /// What is opened is new, with the set-id bits that the kernel has left.
+    /// The file is new, with the set-id bits that the kernel has left.
     fn make_open(&self, call: &mut Call<'_>, name: &[u8], flags: i32, mode: NewMode) -> Result<(), Refusal> {
         let who = who::trusted(&call.header);
         let (file, record) = self.client.open_or_make(&who, call.base(), name, flags, mode)?;
@@ -126,7 +126,7 @@ impl Door {
         let ReadIn { handle, offset, size, read_flags, .. } = call.arguments.structure()?;
         let file = self.files.get(handle)?;
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EINVAL))?;
-        // What is not a program's call but a page that is mapped has nothing to do with anybody's offset.
+        // A read for a mapped page is no call of a program's, and has nothing to do with an offset.
         let is_call = read_flags & READ_OF_CALL != 0;
         if !is_call {
             self.note_pages_read(call, &file, offset..offset.saturating_add(size.into()));
@@ -225,15 +225,15 @@ impl Door {
         Ok(())
     }
 
-    /// What was written past the cache is what is read by it once that is answered.
+    /// Once a write past the cache is answered, reads by the cache see its bytes.
     fn forget_pages_behind(&self, call: &Call<'_>, inode: InodeNumber, bytes: Range<u64>) {
         if self.known.pages(inode, |pages| pages.are_there()) == Some(true) {
             call.device.forget_content_part(inode, bytes);
         }
     }
 
-    /// What was written by the cache is what is read by it once that is answered: the next question for attributes, which
-    /// comes with the next read, sees to it. Who has mapped pages asks nothing, so they go as soon as the kernel can have let go
+    /// Once a write by the cache is answered, reads by the cache see its bytes: the next question for attributes, which
+    /// comes with the next read, sees to it. A process with mapped pages asks nothing, so these go as soon as the kernel can have let go
     /// of them all.
     fn doubt_older_pages(&self, call: &mut Call<'_>, inode: InodeNumber, bytes: Range<u64>) {
         let thread = call.header.pid;
@@ -243,13 +243,13 @@ impl Door {
         }
     }
 
-    /// What was written is to be durable.
+    /// Makes the written bytes durable.
     pub(in crate::door) fn fsync(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let FSyncIn { handle, .. } = call.arguments.structure()?;
         Ok(self.client.fsync(&*self.files.get(handle)?)?)
     }
 
-    /// A descriptor is closed: the record locks of who had it go.
+    /// A descriptor is closed: the record locks of its process go.
     pub(in crate::door) fn flush(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let FlushIn { lock_owner, .. } = call.arguments.structure()?;
         self.locks.let_go_of_records(call.inode(), lock_owner);

@@ -42,7 +42,7 @@ impl Door {
                 // Whoever is at it may be waiting for a daemon.
                 Err(Error::Busy) if tries < TRIES_MAX => tries += 1,
                 Err(Error::Unsupported) => {
-                    // It was sent to others since, who have another one.
+                    // It was sent to other processes since, which have another offset.
                     self.shared_offsets.end(handle);
                     return operation(offset);
                 }

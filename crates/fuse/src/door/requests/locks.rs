@@ -1,8 +1,8 @@
 //! `flock` and record locks: the kernel's, on the inode's lock file, where the other door's programs have theirs.
 //!
-//! Whoever has a lock here has an open file description of the lock file for it: of `flock` each open file, of record locks
-//! each owner in each inode. So the locks of this mount's programs meet each other and everybody else's. Who of them waits for
-//! whom is in `state/records.rs`.
+//! Each holder of a lock here has an open file description of the lock file for it: of `flock` each open file, of record locks
+//! each owner in each inode. So the locks of this mount's programs meet each other and those of all others. The graph of
+//! waiting owners is in `state/records.rs`.
 
 use crate::door::call::Call;
 use crate::door::dispatch::Door;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 
 impl Door {
-    /// What the lock is to be on; `None`: there is none, and none is to be. Who has it makes an [`Asking`] of it.
+    /// The lock file for the lock; `None`: there is none, and none is to be made. The caller makes an `Asking` of it.
     fn lock_file(&self, call: &Call<'_>, asked: &LockIn) -> Result<Option<Arc<LockFile>>, Refusal> {
         let (inode, user) = (call.inode(), call.header.uid);
         let is_given_up = asked.kind as i32 == libc::F_UNLCK;

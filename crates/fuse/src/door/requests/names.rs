@@ -75,7 +75,7 @@ impl Door {
         Ok(())
     }
 
-    /// What it leads to stays until the kernel has forgotten it.
+    /// The inode behind the name stays until the kernel has forgotten it.
     fn look_up_and_hold(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         let file = self.client.open(&who::asks(&call.header), call.base(), name, flags, 0)?;
@@ -244,7 +244,7 @@ impl Door {
         }
     }
 
-    /// What a name stands for that is about to be taken away: while it is held the inode stays.
+    /// The inode of a name that is about to be removed: while it is held the inode stays.
     fn hold(&self, base: Base<'_>, name: &[u8]) -> Option<Arc<OpenFile>> {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         self.client.open(&who::anybody(), base, name, flags, 0).ok()

@@ -1,4 +1,4 @@
-//! What the kernel has open: files by their handles.
+//! The files that the kernel has open, by their handles.
 
 use crate::door::refusal::Refusal;
 use cuesta_format::InodeNumber;
@@ -39,7 +39,7 @@ impl Handles {
         places.iter().flatten().any(|file| file.inode() == inode && file.check_writable().is_ok())
     }
 
-    /// Takes a file out, whose handle may then be another one's.
+    /// Takes a file out. Its handle may then be another file's.
     pub(in crate::door) fn take(&self, handle: u64) -> Option<Arc<OpenFile>> {
         let place = usize::try_from(handle).ok()?;
         let file = self.places.write().get_mut(place)?.take()?;

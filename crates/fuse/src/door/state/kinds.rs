@@ -1,8 +1,8 @@
 //! Of which kind a record lock is that a thread waits for: of its process (`F_SETLKW`), or of its open file description
 //! (`F_OFD_SETLKW`). The request does not tell; the kernel tells with which arguments the thread came in.
 //!
-//! It tells that of a thread that sleeps, to whom may trace it. One that made its request a moment ago may be about to sleep, so it
-//! is looked at again. The look may wait for others, so nobody takes one with anything locked.
+//! It tells that of a thread that sleeps, to processes that may trace it. One that made its request a moment ago may be about to sleep, so it
+//! is looked at again. The look may wait for others, so no thread takes one with anything locked.
 
 use std::io::ErrorKind;
 use std::sync::Once;
@@ -13,7 +13,7 @@ const LOOKS_END: Duration = Duration::from_secs(1);
 /// and until then this often.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
-/// Whose a lock is.
+/// The owner of a lock, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::door) enum Kind {
     Process,
@@ -21,7 +21,7 @@ pub(in crate::door) enum Kind {
     Other,
 }
 
-/// What a thread waits for that is in the call. It stays there until it is answered; `is_over` says that this is to be soon.
+/// The kind of lock that a thread waits for, which is in the call. It stays there until it is answered; `is_over` says that this is to be soon.
 pub(in crate::door) fn kind_of_wait(thread: u32, mut is_over: impl FnMut() -> bool) -> Kind {
     let began = Instant::now();
     loop {
@@ -101,7 +101,7 @@ mod tests {
         unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const wanted) }
     }
 
-    /// What is found of a thread that waits with the command, and begins to only after the first look.
+    /// The kind that is found for a thread that waits with the command, and begins to wait only after the first look.
     fn found_of(command: i32) -> Kind {
         let holder = tempfile::NamedTempFile::new().unwrap();
         let waiter = File::options().write(true).open(holder.path()).unwrap();

@@ -1,6 +1,6 @@
 //! Inodes the kernel knows: it says how often it learned of each, and later how many of these it has forgotten.
 //!
-//! One that loses its last name while the kernel knows it stays until the kernel has forgotten it: somebody may stand in
+//! One that loses its last name while the kernel knows it stays until the kernel has forgotten it: a process may stand in
 //! it, or have it open to name it.
 
 use super::overtaken::Elsewhere;
@@ -18,7 +18,7 @@ const PARTS: usize = 16;
 #[derive(Default)]
 struct Entry {
     lookups: u64,
-    /// Of a directory: the one the kernel has it in; [`InodeNumber::NONE`]: who knows.
+    /// Of a directory: the one the kernel has it in; [`InodeNumber::NONE`]: unknown.
     parent: Option<InodeNumber>,
     /// Some of its content may be in the kernel's cache, as it was under this; `None`: whatever it was.
     content: Option<Option<Tenure>>,
@@ -118,7 +118,7 @@ impl Known {
         self.part(inode).lock().get_mut(&inode.0).map(|entry| look(&mut entry.pages))
     }
 
-    /// What is cached of it may be wrong.
+    /// The kernel's cached content of it may be wrong.
     pub(in crate::door) fn doubt_content(&self, inode: InodeNumber) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
             entry.content = Some(None);
@@ -147,7 +147,7 @@ impl Known {
 
     /// The kernel is about to be told of attributes, and may have content that was not read under `tenure`. Whether it
     /// must be made to forget that: it does so by itself where the size is another than it knew, unless it `ignores` the answer,
-    /// because it was told that attributes are in doubt since it asked. What is cached from then on is read under `tenure`.
+    /// because it was told that attributes are in doubt since it asked. Content that it caches from then on is read under `tenure`.
     pub(in crate::door) fn must_forget_content(
         &self,
         record: &InodeRecord,
@@ -166,7 +166,7 @@ impl Known {
                 // An answer is ignored when content is forgotten meanwhile: where there is none, the size must arrive.
                 entry.pages.may_be_there() && (ignores || told.is_none_or(|size| size == record.size))
             }
-            // Who asks beside one for whom it is being forgotten must not go on with what is still there.
+            // While the kernel forgets content for one request, a request beside it must not go on with content that is still there.
             _ => entry.forgetting > 0,
         };
         entry.forgetting += u32::from(must);

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 /// Where what programs can lock ends, for the kernel.
 pub(in crate::door) const END_OF_ALL: u64 = i64::MAX as u64;
 
-/// What a lock is on.
+/// The description that a lock is on.
 #[derive(Debug)]
 pub(in crate::door) struct LockFile {
     file: OwnedFd,
-    /// What it counts as for the user it was taken for.
+    /// Its share, which counts for the user it was taken for.
     _share: Option<Share>,
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 const WAKE: i32 = libc::SIGUSR1;
 /// A thread that is about to wait is woken once more after this.
 const WAKE_AGAIN: Duration = Duration::from_millis(1);
-/// Requests to end a wait that has not begun; what is more was about others.
+/// Requests to end a wait that has not begun; any more were about other waits.
 const EARLY_MAX: usize = 1024;
 
 /// What locks of this mount are on.
@@ -55,7 +55,7 @@ impl Locks {
         owners.into_iter().for_each(|owner| records.let_go(owner, unlock_all));
     }
 
-    /// Everything goes, and whoever waits is told.
+    /// Everything goes, and the waiting threads are told.
     pub(in crate::door) fn end(&self) {
         let mut waits = self.waits.lock();
         waits.is_over = true;
@@ -73,7 +73,7 @@ fn unlock_all(file: &LockFile) {
     let _ = Wanted::of(&all).set(file, false);
 }
 
-/// A lock that somebody asks for, and what it takes to set it.
+/// A lock that a request asks for, and everything it takes to set it.
 pub(in crate::door) struct Asking {
     wanted: Wanted,
     asked: LockIn,
@@ -141,7 +141,7 @@ impl Asking {
         waits.is_over || waits.ended_early.contains(&self.unique)
     }
 
-    /// Sets it if nobody is in the way.
+    /// Sets it if no other lock is in the way.
     pub(in crate::door) fn set(&self) -> Result<(), Errno> {
         let Some(range) = self.wanted.range() else { return self.wanted.set(&self.file, false) };
         let mut records = self.records.lock();
@@ -199,7 +199,7 @@ impl Asking {
     }
 
     /// It is set, or given up. Answers the requests that are not to wait any longer. A record lock that was granted stays until
-    /// its owner closes the file again: who closed it while this one waited took only those there were.
+    /// its owner closes the file again: a close while this one waited took only the locks there were.
     fn note(&self, records: &mut Records, range: Range) -> Vec<u64> {
         if self.asked.kind as i32 == libc::F_UNLCK {
             records.give_up(self.owner(), range);

@@ -1,4 +1,4 @@
-//! What the door knows of the kernel.
+//! The door's record of the kernel's state.
 //!
 //! | file | idea |
 //! |---|---|

@@ -29,7 +29,7 @@ pub(in crate::door) fn is_stand_in(node: u64) -> bool {
     node & STAND_IN != 0
 }
 
-/// What a number of the kernel's means.
+/// The inode that a number of the kernel's stands for.
 pub(in crate::door) fn inode_of(node: u64) -> InodeNumber {
     InodeNumber(node & !STAND_IN)
 }
@@ -54,7 +54,7 @@ pub(in crate::door) struct Attempt {
 /// Those of one mount.
 #[derive(Default)]
 pub(in crate::door) struct Overtaken {
-    /// There may be some, or else nobody takes the lock. A thread asks only about itself: it was answered before.
+    /// There may be some; if not, no thread takes the lock. A thread asks only about itself: it was answered before.
     any: AtomicBool,
     attempts: Mutex<HashMap<u32, Attempt>>,
 }

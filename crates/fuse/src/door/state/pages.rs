@@ -1,5 +1,5 @@
 //! What pages of a file the kernel may have in its cache, as far as a door can tell: it is asked for those that are read, and
-//! told of nothing else. Policy alone, of one inode; what follows of it is done in `contents` and `attributes`.
+//! told of nothing else. Policy alone, of one inode; `contents` and `attributes` act on it.
 //!
 //! | the kernel | so the door |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | throws away the pages of a write past its cache when that was sent, if it is asynchronous, and not at all before Linux 6.9 | has them forgotten before it answers, if any pages were read |
 //! | says nothing of stores through mappings until it writes pages back, and asks where holes are without doing so | has it write back the pages of holes before it says anything of them, if such pages were read and any process may have mapped them to store there |
 
-/// Who asked for pages, since all were forgotten.
+/// The threads that asked for pages, since all were forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Readers {
     #[default]
@@ -88,7 +88,7 @@ impl Pages {
     }
 
     /// Whether some may be older than what `thread` has just written by the cache: one that was read while the write was on
-    /// its way. What the thread itself read, it read before.
+    /// its way. The thread itself read its pages before.
     pub(in crate::door) fn may_be_older_than_write(&self, thread: u32) -> bool {
         self.are_there() && self.readers != Readers::One(thread)
     }

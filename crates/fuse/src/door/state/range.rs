@@ -21,7 +21,7 @@ impl Range {
         self.last.checked_add(1) == Some(other.first) || other.last.checked_add(1) == Some(self.first)
     }
 
-    /// What is left of it when `other`'s bytes are taken out.
+    /// The rest of it without `other`'s bytes.
     pub(super) fn without(self, other: &Range) -> impl Iterator<Item = Range> {
         let before =
             (self.first < other.first).then(|| Range { last: self.last.min(other.first - 1), ..self });

@@ -1,13 +1,13 @@
-//! Who has which record locks by this mount, and who waits for whom: what the kernel knows of the locks of processes, and not of
+//! The owners of record locks by this mount, and the graph of waiting owners: the kernel has these for locks of processes, and not for
 //! those of open file descriptions, which ours are.
 //!
-//! A wait that would close a circle is not begun (`EDEADLK`), as on any file system: whoever is in it waits for a lock that the next
+//! A wait that would close a circle (a deadlock) is not begun (`EDEADLK`), as on any file system: each owner in it waits for a lock that the next
 //! one has. A lock that was granted closes one, too, where several threads of an owner wait. Locks of open file descriptions
 //! (`F_OFD_SETLKW`) are in no circle: another thread may give them up. Of which kind a request is stands in it, found before
-//! ([`super::kinds`]): nothing is asked for with the table locked, which everybody's closing takes.
+//! ([`super::kinds`]): nothing is asked for with the table locked, which every close takes.
 //!
 //! What stands here is what the kernel has: locks are set and given up with the table locked. One that was waited for is noted a
-//! moment after the kernel granted it, and set once more then, for it may be gone again; until then nobody seems to be in its way.
+//! moment after the kernel granted it, and set once more then, for it may be gone again; until then no lock seems to be in its way.
 //!
 //! While a request of an owner's is under way its description stays, though its locks go: the request may be granted on it.
 
@@ -18,7 +18,7 @@ use cuesta_format::InodeNumber;
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Who has record locks, in one inode.
+/// An owner of record locks, in one inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::door) struct Owner {
     pub inode: InodeNumber,
@@ -107,7 +107,7 @@ impl Records {
         }
     }
 
-    /// The owner's locks go, and its description as soon as nobody uses it. `unlock` has the kernel forget them.
+    /// The owner's locks go, and its description as soon as no request uses it. `unlock` has the kernel forget them.
     pub(in crate::door) fn let_go(&mut self, owner: Owner, unlock: impl FnOnce(&LockFile)) {
         let Some(held) = self.owners.get_mut(&owner) else { return };
         unlock(&held.file);
@@ -163,7 +163,7 @@ impl Records {
         closing.map(|(request, _)| *request).collect()
     }
 
-    /// Whether somebody `new` would wait for waits, by way of others perhaps, for its owner.
+    /// Whether an owner that `new` would wait for waits, by way of others perhaps, for `new`'s owner.
     fn closes_circle(&self, new: &Waiting) -> bool {
         if new.kind != Kind::Process {
             return false;

@@ -34,7 +34,7 @@ impl SharedOffsets {
         self.count.store(of_handles.len(), Ordering::Relaxed);
     }
 
-    /// The handle is another file's from now on, or nobody's.
+    /// The handle is another file's from now on, or free.
     pub(in crate::door) fn end(&self, handle: u64) {
         if self.count.load(Ordering::Relaxed) != 0 {
             let mut of_handles = self.of_handles.write();

@@ -44,7 +44,7 @@ struct Counts {
 #[derive(Debug, Default)]
 pub(in crate::door) struct Shares(Arc<Mutex<Counts>>);
 
-/// What one of them has, until it is dropped.
+/// A share of a user, until it is dropped.
 #[derive(Debug)]
 pub(in crate::door) struct Share {
     counts: Arc<Mutex<Counts>>,

@@ -1,4 +1,4 @@
-//! What is durable when a call returns, by the options `sync` and `dirsync`. The kernel asks for an fsync after a write by way of its cache,
+//! Which changes are durable when a call returns, by the options `sync` and `dirsync`. The kernel asks for an fsync after a write by way of its cache,
 //! and leaves everything else to the file system.
 
 use crate::kernel::abi::Opcode;
