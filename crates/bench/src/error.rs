@@ -9,7 +9,7 @@ pub enum BenchError {
     /// A call of ours failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: String,
         /// Why it failed.
         source: io::Error,
@@ -35,7 +35,7 @@ pub enum BenchError {
         /// How long it was given.
         after: Duration,
     },
-    /// What was read back is not what was written.
+    /// The bytes read back are not the ones written.
     #[error("read back wrong data: {0}")]
     Corrupt(String),
     /// Something the user asked for cannot be had.

@@ -65,7 +65,7 @@ fn a_workload_prints_one_line_of_json_and_leaves_nothing() {
     assert!(!work_dir.exists());
 }
 
-/// Counters that stand still, as those of a disk that nobody writes to.
+/// Counters that stand still, as those of an idle disk.
 #[test]
 fn commits_are_told_with_what_they_asked_of_the_disk() {
     let dir = tempfile::tempdir().unwrap();

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             return ExitCode::from(status);
         }
     };
-    // What a disk does not give of a mapped file is an error of who reads it, and not the end of the daemon or of a mount.
+    // A disk that does not give a part of a mapped file is an error of the reader, and not the end of the daemon or of a mount.
     cuesta_media::install_fault_handler();
     let done = cli.command.execute();
     done.unwrap_or_else(|failure| {

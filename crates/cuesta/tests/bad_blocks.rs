@@ -1,5 +1,5 @@
 //! A medium that does not take some of its blocks, nor give them: as of persistent memory with poisoned lines, or a disk with bad
-//! sectors, the kernel sends a signal to whoever touches them. Here the file of an arena is cut short, which does the same.
+//! sectors, the kernel sends a signal to a process that touches them. Here the file of an arena is cut short, which does the same.
 
 use crate::common::Place;
 use std::fs::File;
@@ -66,7 +66,7 @@ fn is_good([address, _, bytes]: &[u64; 3]) -> bool {
 
 const FAILED: &str = "Input/output error";
 
-/// A program that has the file `big` open, has read it, and reads and writes it as it is told: whoever maps an arena that is
+/// A program that has the file `big` open, has read it, and reads and writes it as it is told: a process that maps an arena which is
 /// cut short later is told that it is.
 struct Reader {
     program: Child,

@@ -111,7 +111,7 @@ fn a_damaged_superblock_is_told_from_no_store() {
     place.cuesta(&["run", "--store", "store", "--", "true"]).refused(125, &["superblock is damaged"]);
 }
 
-/// A damaged record of the metadata's journal keeps the store closed until somebody says that what came last may be lost.
+/// A damaged record of the metadata's journal keeps the store closed until an operator says that the last changes may be lost.
 #[test]
 fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
     let place = Place::with_store();
@@ -135,7 +135,7 @@ fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
     place.cuesta(&["serve", "store"]).refused(1, &told);
     place.cuesta(&["fsck", "store"]).refused(2, &told);
     place.cuesta(&["fsck", "--dry-run", "store"]).refused(2, &told);
-    // What nobody could read has not been told.
+    // A report that could not be written has not been told.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let unread = place.command(&["fsck", "--repair", "store"]).stdout(full).status().unwrap();
     assert_eq!(unread.code(), Some(8));

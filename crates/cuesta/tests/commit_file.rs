@@ -1,4 +1,4 @@
-//! What a program waits for goes to its commit file, whenever it can have one.
+//! An fsync goes to the program's commit file, whenever it can have one.
 
 use crate::common::can_mount;
 use crate::common::disk::Disk;

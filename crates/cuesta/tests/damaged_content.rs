@@ -113,7 +113,7 @@ fn a_store_without_checksums_says_so() {
     assert!(scrubbed.status() == 1 && scrubbed.errors().contains("--checksums on"), "{}", scrubbed.errors());
 }
 
-/// As of a disk with a sector that cannot be read: the kernel sends a signal to who looks at the mapped page.
+/// As of a disk with a sector that cannot be read: the kernel sends a signal to a process that looks at the mapped page.
 #[test]
 fn what_the_medium_does_not_give_is_an_error_to_who_reads_it_and_the_daemon_goes_on() {
     let place = Place::with_store();
@@ -122,7 +122,7 @@ fn what_the_medium_does_not_give_is_an_error_to_who_reads_it_and_the_daemon_goes
     let daemon = place.daemon();
     let (near, far) = (address(&place, "near", 16384), address(&place, "far", 16384));
     let (first, last) = if near < far { ("near", "far") } else { ("far", "near") };
-    // Who maps it later is told that it is too short.
+    // A program that maps it later is told that it is too short.
     let program = format!(
         "import errno, mmap, os\n\
          first, last = (os.open('/cuesta/' + name, os.O_RDWR) for name in ('{first}', '{last}'))\n\

@@ -1,4 +1,4 @@
-//! What every program has mapped, damaged under it; and logs on a disk, damaged while nobody has the store open.
+//! Files that every program has mapped, damaged under it; and logs on a disk, damaged while no process has the store open.
 
 use crate::common::disk::Disk;
 use crate::common::{Place, can_mount};

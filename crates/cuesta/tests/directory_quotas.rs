@@ -105,7 +105,7 @@ fn a_soft_limit_is_exceeded_for_its_grace_which_is_shown() {
     let shown = set(&["--soft-inodes", "50"]);
     assert!(shown.contains("6d23h") || shown.contains("7d"), "{shown}");
 
-    // From now on there is none: what is over the soft limit is refused, the rest goes on.
+    // From now on there is none: writes over the soft limit are refused, the rest goes on.
     let shown = set(&["--grace", "0"]);
     assert!(shown.contains("over"), "{shown}");
     assert_eq!(quota(&place, "p")["bytes_grace_left"], 0);
@@ -132,7 +132,7 @@ fn a_soft_limit_is_exceeded_for_its_grace_which_is_shown() {
     assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
 }
 
-/// Others come and work while it is set: nobody fails, and nothing is left out.
+/// Others come and work while it is set: no call fails, and nothing is left out.
 #[test]
 fn programs_that_run_while_it_is_set_go_on() {
     let place = Place::with_store();

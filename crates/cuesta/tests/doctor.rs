@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What the doctor reports of a program, and the program's status.
+/// The doctor's report on a program, and the program's status.
 fn report(place: &Place, program: &[&str]) -> (Value, i32) {
     let arguments = ["doctor", "--store", "store", "--json", "--output", "report.json", "--"];
     let ended = place.cuesta(&[&arguments[..], program].concat());
@@ -30,7 +30,7 @@ fn static_program(place: &Place) -> PathBuf {
     program
 }
 
-/// Makes calls that nobody else makes in threads, forked children (one is killed) and programs it executes.
+/// Makes calls that no other program makes in threads, forked children (one is killed) and programs it executes.
 const FAMILY: &str = "
 import os, signal, subprocess, sys, threading
 file = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)

@@ -1,6 +1,6 @@
-//! Media that are played on others: what is asked for is told, what cannot be is refused, and what is obtained is measured.
+//! Media that are played on others: the profile is told, an impossible one is refused, and the obtained figures are measured.
 //!
-//! What the medium of the machine does is not known here: 1 ns is faster than any, and 50,000 ns slower.
+//! The figures of the machine's medium are not known here: 1 ns is faster than any, and 50,000 ns slower.
 
 use crate::common::Place;
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! Stores on a disk that fails: an ext4 of its own on a loop device, which is shut down under the programs as by a loss of
-//! power. What it had not written is gone, and it takes and gives nothing any more until it is mounted anew.
+//! power. Unwritten data is gone, and the file system takes and gives nothing any more until it is mounted anew.
 
 use crate::common::disk::Disk;
 use crate::common::{Place, can_mount};

@@ -1,4 +1,4 @@
-//! A store on a disk that another program fills: what is there is read and removed, writes answer ENOSPC, and once there is room again
+//! A store on a disk that another program fills: files are still read and removed, writes answer ENOSPC, and once there is room again
 //! all goes on.
 
 use crate::common::disk::Disk;

@@ -32,18 +32,10 @@ const NONE: Allowance = Allowance { name: "", circles: &[], crowded: &[], headle
 
 #[rustfmt::skip]
 const STILL_ALLOWED: &[Allowance] = &[
-    Allowance { name: "bench", circles: &[], crowded: &[], headless: 100 },
-    Allowance { name: "cuesta", circles: &[], crowded: &[], headless: 122 },
-    Allowance { name: "format", circles: &[], crowded: &[], headless: 131 },
-    Allowance { name: "fuse", circles: &[], crowded: &[], headless: 141 },
     Allowance { name: "libfs", circles: &[33, 2], crowded: &[("", 66)], headless: 318 },
-    Allowance { name: "media", circles: &[], crowded: &[], headless: 118 },
-    Allowance { name: "oplog", circles: &[], crowded: &[], headless: 46 },
     Allowance { name: "preload", circles: &[75, 2], crowded: &[("", 42), ("calls", 33), ("patch", 16)], headless: 309 },
-    Allowance { name: "served", circles: &[], crowded: &[], headless: 134 },
     Allowance { name: "sharedfs", circles: &[32, 10, 4, 4, 3, 2], crowded: &[("", 42), ("metadata", 27), ("tiers", 16)], headless: 724 },
     Allowance { name: "sim", circles: &[2, 2, 2, 2, 2], crowded: &[("", 24), ("explorer", 18)], headless: 291 },
-    Allowance { name: "threads", circles: &[], crowded: &[], headless: 40 },
 ];
 
 /// The crates that each crate stands on. A crate may also use all crates below these. Tests may use any.

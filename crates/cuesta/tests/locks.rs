@@ -56,7 +56,7 @@ fn locks_outlast_a_daemon_that_is_killed() {
     assert_eq!(line(&mut others), "held held held\n");
     let go_on = |program: &mut Child| program.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     go_on(&mut holder);
-    // Until it has: it is waited for by who asks for the lock.
+    // Until it has: the process that asks for the lock waits for it.
     let (mut waiter, mut waiters) = start(
         &place,
         "fd = os.open('/cuesta/0', os.O_RDWR); fcntl.flock(fd, fcntl.LOCK_EX); print('got it', flush=True)",

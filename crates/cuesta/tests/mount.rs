@@ -46,7 +46,7 @@ fn programs_are_accelerated_where_the_store_is_mounted() {
     assert_eq!(std::fs::read_to_string(mounted.path("beside")).unwrap(), "two\n");
     assert_eq!(run("folder", &["./program", "../beside"]), "two\n");
     assert_eq!(run("folder", &["pwd"]), format!("{}\n", mounted.path("folder").display()));
-    // What it does there the kernel never hears of.
+    // The kernel never hears of its calls there.
     let before = mounted.of_session("operations");
     run(
         "",
@@ -233,7 +233,7 @@ fn a_program_that_cannot_be_accelerated_runs_by_the_mount_and_is_named() {
     // By itself, too, wherever it lies.
     for program in [name.to_owned(), format!("{}/alone", mounted.place.path("").display())] {
         if program != name {
-            // By another process: what is open for writing here a child of another test may have as well.
+            // By another process: a child of another test may also have the files that are open for writing here.
             assert!(Command::new("cp").args([name, &program]).status().unwrap().success());
         }
         let ended = mounted.place.cuesta(&["run", "--store", "store", "--", &program]);
@@ -306,7 +306,7 @@ fn pipes_and_sockets_join_programs_of_both_doors() {
     let writer = run(&format!("import os; os.chdir('{at}'); open('pipe', 'w').write('by the other')"));
     assert_eq!(by_kernel("cat pipe"), "by the other");
     said(writer);
-    // One listens by the one door, who comes by the other is heard.
+    // A program listens by one door, and hears a client that comes by the other.
     let listener = std::os::unix::net::UnixListener::bind(mounted.path("socket")).unwrap();
     let caller = run(&format!(
         "import os, socket; os.chdir('{at}'); s = socket.socket(socket.AF_UNIX); s.connect('socket'); s.send(b'word')"
@@ -372,7 +372,7 @@ print(*sorted(os.listdir(f'{at}/second')), *os.listdir(f'{at}/second/within'))
     assert!(running.0.wait().unwrap().success());
 }
 
-/// O_APPEND that a descriptor gets later (`fcntl`): what is written goes to the end, which the kernel takes to be elsewhere.
+/// O_APPEND that a descriptor gets later (`fcntl`): writes go to the end, which the kernel takes to be elsewhere.
 #[test]
 fn appends_by_a_flag_that_was_set_later_lose_nothing() {
     let Some(mounted) = Mounted::new() else { return };
@@ -432,7 +432,7 @@ impl Handle {
         if opened < 0 {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: the call made the descriptor, which is nobody else's.
+        // SAFETY: the call made the descriptor, which no other value owns.
         Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(opened as i32) })
     }
 }

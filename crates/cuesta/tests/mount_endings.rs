@@ -1,4 +1,4 @@
-//! What becomes of a mount, and of who uses it, when the daemon or the mount's process ends.
+//! The fate of a mount, and of the programs that use it, when the daemon or the mount's process ends.
 //!
 //! Needs root and FUSE; skipped visibly otherwise.
 
@@ -20,7 +20,7 @@ fn a_mount_outlives_its_daemon() {
     let length = || std::fs::metadata(mounted.path("file")).unwrap().len();
     assert_eq!([length(), length()], [6, 6]);
     mounted.place.kill_daemon();
-    // Who comes next starts another one, which the kernel has not heard of.
+    // The next program starts another one, which the kernel has not heard of.
     assert_eq!(mounted.run("cat /cuesta/file; printf ' then' >> /cuesta/file"), "before");
     assert_eq!(length(), 11);
     file.write_all(b" after").unwrap();
@@ -40,7 +40,7 @@ fn parent(pid: &str) -> String {
     of_process(pid, 1)
 }
 
-/// A call by the mount whose daemon was killed waited for somebody to start the next one, and failed then.
+/// A call by the mount whose daemon was killed used to wait for another process to start the next one, and then failed.
 #[test]
 fn a_call_by_a_mount_whose_daemon_is_gone_starts_the_next() {
     let Some(mounted) = Mounted::new() else { return };
@@ -212,7 +212,7 @@ fn a_mount_whose_process_was_just_killed_makes_room_for_the_next() {
     }
 }
 
-/// Each of these needs the daemon, which stands still and then dies under it, or a lock that somebody else has.
+/// Each of these needs the daemon, which stands still and then dies under it, or a lock that another process has.
 #[test]
 fn calls_by_a_mount_that_wait_when_the_daemon_is_killed_go_on_with_the_next() {
     let Some(mounted) = Mounted::new() else { return };
@@ -234,7 +234,7 @@ fn calls_by_a_mount_that_wait_when_the_daemon_is_killed_go_on_with_the_next() {
     hears("ready");
     let open = |name: &str| File::options().read(true).write(true).open(mounted.path(name)).unwrap();
     let [locked, again, mut leased, large] = ["locked", "locked", "leased", "large"].map(open);
-    // What the mount knew of these is none any more.
+    // The mount's copies of these are none any more.
     tells.write_all(b"write\n").unwrap();
     hears("done");
     let daemon = mounted.place.daemon();
@@ -298,7 +298,7 @@ fn a_command_that_lies_on_a_mount_does_not_serve_by_it() {
         );
         assert_eq!(std::fs::read_to_string(place.path("bin").join(round)).unwrap(), format!("{round}\n"));
     }
-    // What it serves besides goes on without the mount that it came from.
+    // The other mount goes on without the mount that its program came from.
     std::fs::create_dir(place.path("others")).unwrap();
     assert_eq!(place.cuesta(&["mkfs", "other", "--medium", "memory", "--nvm", "8M"]).status(), 0);
     assert_eq!(place.cuesta(&["mount", "other", "others"]).errors(), "");
@@ -340,7 +340,7 @@ fn what_is_left_of_a_mount_out_of_reach_hinders_no_other() {
     std::fs::create_dir_all(place.path("above/below")).unwrap();
     assert_eq!(place.cuesta(&["mount", "store", "above/below"]).errors(), "");
     signal(&mounted.process(), "KILL");
-    // What is found there by its path from now on is none of it.
+    // The files at its path from now on are none of it.
     let above = place.path("above");
     let cover = |program: &str, arguments: &[&str]| {
         assert!(Command::new(program).args(arguments).arg(&above).status().unwrap().success());

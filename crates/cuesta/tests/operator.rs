@@ -84,7 +84,7 @@ fn errors_are_json_where_json_was_asked_for() {
         assert!(told["error"].as_str().unwrap().contains(words), "{told}");
         assert_eq!(ended.errors(), "");
     }
-    // What follows the program is the program's.
+    // Arguments behind the program are the program's.
     let run = place.cuesta(&["run", "--store", "nowhere", "--", "true", "--json"]);
     run.refused(125, &["no such store"]);
 }

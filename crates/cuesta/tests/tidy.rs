@@ -87,7 +87,7 @@ impl Document {
         inline.chain(html).chain(definitions).map(str::to_owned).collect()
     }
 
-    /// What a link can name behind `#`: each heading, as forges spell it.
+    /// The anchors of a document, which links name behind `#`: each heading, as forges spell it.
     fn anchors(&self) -> BTreeSet<String> {
         let mut times: BTreeMap<String, u32> = BTreeMap::new();
         let headings = self.prose.iter().filter(|line| line.starts_with('#'));

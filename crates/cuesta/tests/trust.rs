@@ -76,7 +76,7 @@ fn a_tier_of_the_users_own_is_not_taken_for_another_stores() {
     std::fs::rename(place.path("aside"), &tier).unwrap();
     assert_eq!(run(&place, "true").status(), 0);
     stopped(&place);
-    // What it proves itself by.
+    // The proof of its identity.
     std::fs::remove_file(tier.join("identity")).unwrap();
     run(&place, "true").refused(125, &["tier", "does not prove", "fsck"]);
     assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
@@ -205,7 +205,7 @@ fn a_removed_lock_file_and_socket_come_back_and_let_no_second_daemon_in() {
         std::fs::remove_file(name).unwrap();
     }
     place.cuesta(&["serve", "store"]).refused(1, &["store in use by process", &daemon]);
-    // Who asks meanwhile waits for it.
+    // A process that asks meanwhile waits for it.
     assert_eq!(place.daemon(), daemon);
     wait_until("they are put back", || lock.exists() && place.path("store/users/sock").exists());
     assert_eq!(std::fs::read_to_string(&lock).unwrap().trim(), daemon);

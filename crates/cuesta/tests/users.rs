@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const NOBODY: u32 = 65534;
 
-/// A store in a folder of which others may do so much. None where nobody can become another user.
+/// A store in a folder with this mode for others. None where the test cannot become another user.
 fn place_for_others(mode: u32) -> Option<Place> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root becomes somebody else");
@@ -164,7 +164,7 @@ except OSError as error:
     print(error.strerror, flush=True)
 ";
 
-/// The daemon closes a file when it sees that nobody has it any more; its locks must seem gone as soon as its process is.
+/// The daemon closes a file when it sees that no process has it any more; its locks must seem gone as soon as its process is.
 #[test]
 fn a_lock_of_another_user_s_program_ends_with_it_however_late_the_daemon_is() {
     let Some(place) = place_for_others(0o711) else { return };
@@ -189,7 +189,7 @@ fn a_lock_of_another_user_s_program_ends_with_it_however_late_the_daemon_is() {
         taker.stdin.take().unwrap().write_all(b"\n").unwrap();
         let (said, heard) = mpsc::channel();
         let listening = std::thread::spawn(move || said.send(told.next()));
-        // Who does not ask the daemon answers meanwhile.
+        // A thread that does not ask the daemon answers meanwhile.
         let early = heard.recv_timeout(Duration::from_millis(300));
         drop(stopped);
         let answer = early.or_else(|_| heard.recv()).unwrap().expect("it says something").unwrap();

@@ -5,7 +5,7 @@ use crate::common::disk::Disk;
 
 const MIB: u64 = 1 << 20;
 
-/// What was written to the disk when a program has ended, and all of it is digested.
+/// The bytes written to the disk when a program has ended, and all of it is digested.
 fn written_behind(disk: &Disk, script: &str) -> u64 {
     let ended = crate::common::Ended(disk.program(script).output().unwrap());
     assert_eq!(ended.status(), 0, "{}", ended.errors());
@@ -40,7 +40,7 @@ for page in range(0, 96 << 20, 192 << 10):
     assert!(written < 16 * MIB, "{} KiB for 512 pages", written >> 10);
 }
 
-/// What was waited for is on the disk once, past the log's pages: neither a digest nor a wait has those written, too.
+/// Synced bytes are on the disk once, past the log's pages: neither a digest nor a wait has those pages written, too.
 #[test]
 fn a_page_that_is_overwritten_and_waited_for_again_and_again_is_written_once_each_time() {
     if !can_mount() {

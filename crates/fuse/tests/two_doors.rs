@@ -29,7 +29,7 @@ enum Holder {
     NewName,
     /// The lowest name there is not of many.
     GoneName,
-    /// A file whose name is replaced.
+    /// The file that a replaced name stands for.
     Renamed,
     /// The target of a link that is made anew.
     Target,

@@ -12,7 +12,7 @@ use crate::report::table::number;
 use crate::running::runner::{Measured, PeerResult};
 use crate::workload::pieces::pauses::CROWDS;
 
-/// What a chart shows of each point.
+/// The quantity that a chart shows of each point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
@@ -61,7 +61,7 @@ impl Quantity {
 }
 
 impl Along {
-    /// What the axis is called.
+    /// The name of the axis.
     pub fn axis(self) -> &'static str {
         match self {
             Along::Sizes => "bytes of a request",
@@ -99,9 +99,9 @@ pub struct Point {
 pub struct Chart {
     /// Its name, also of its files.
     pub name: String,
-    /// What is done.
+    /// The title: the operation.
     pub title: &'static str,
-    /// What is shown of it.
+    /// The quantity that is shown.
     pub quantity: Quantity,
     /// In which unit.
     pub unit: &'static str,
@@ -142,7 +142,7 @@ pub fn charts(steps: &[&'static Step], measured: &[Measured]) -> Vec<Chart> {
     charts
 }
 
-/// What a step gives of one peer's curve.
+/// The points of one peer's curve that a step gives.
 fn points(step: &Step, quantity: Quantity, result: &PeerResult) -> Vec<Point> {
     let samples =
         |value: &dyn Fn(&Outcome) -> Option<f64>| result.outcomes.iter().filter_map(value).collect();

@@ -75,7 +75,7 @@ fn label(chart: &Chart, at: &str) -> String {
     }
 }
 
-/// What the charts of a curve say of a peer at a point.
+/// A peer's values at a point, from the charts of a curve.
 fn cell(charts: &[Chart], peer: PeerName, at: &str) -> String {
     let values = charts.iter().filter_map(|chart| {
         let point = chart.peers.get(&peer)?.iter().find(|point| point.at == at)?;

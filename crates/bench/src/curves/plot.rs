@@ -1,6 +1,6 @@
 //! Charts as SVG, one of each group of peers.
 //!
-//! The background is opaque and light, because whoever shows the file may have a dark one. Peers differ by colour and by
+//! The background is opaque and light, because the page around the chart may be dark. Peers differ by colour and by
 //! marker. Both axes are logarithmic: positions are logarithms already, and values become some here.
 
 use std::fmt::Display;
@@ -155,7 +155,7 @@ fn ticks(range: &Range<f64>) -> Vec<f64> {
         .collect()
 }
 
-/// What the point at that position is called.
+/// The name of the point at that position.
 fn at(chart: &Chart, position: f64) -> String {
     let mut points = chart.peers.values().flatten();
     points.find(|point| point.position == position).map(|point| point.at.clone()).unwrap_or_default()
@@ -171,7 +171,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// One for each kind of file system, told apart also by who does not see all colours.
+/// One for each kind of file system, told apart also by readers who do not see all colours.
 fn colour(peer: PeerName) -> RGBColor {
     match peer {
         PeerName::Tmpfs => RGBColor(0, 114, 178),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Report {
     /// Version of this form of JSON.
     pub schema: u32,
-    /// What it was measured on.
+    /// The machine it was measured on.
     pub machine: Machine,
     /// Whether it was a quick run.
     pub quick: bool,

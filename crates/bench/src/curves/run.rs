@@ -13,7 +13,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is asked of `curves`.
+/// The options of `curves`.
 #[derive(Debug, Args)]
 pub struct CurvesOptions {
     /// Write all values as JSON to this file.

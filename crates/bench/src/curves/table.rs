@@ -27,7 +27,7 @@ const ROUNDS: u32 = 3;
 /// Peers that are drawn together: what their files lie in is alike.
 #[derive(Debug)]
 pub struct Group {
-    /// What the files lie in, as a word of a file's name,
+    /// The medium of the files, as a word of a file's name,
     pub name: &'static str,
     /// and as people say it.
     pub title: &'static str,
@@ -65,7 +65,7 @@ pub enum Along {
 pub struct Curve {
     /// What its files and its works are called.
     pub name: &'static str,
-    /// What is done.
+    /// The title: the operation.
     pub title: &'static str,
     /// What varies.
     pub along: Along,
@@ -129,14 +129,14 @@ fn pages(work: PageWork, size: u64, bursts: u32, burst_bytes: u64) -> Program {
     Program::Pages(Pages { work, size, file_bytes: 64 * MIB, burst_bytes, bursts })
 }
 
-/// What is measured for one curve at once: one of its points, or all of them.
+/// The part of a curve that is measured at once: one of its points, or all of them.
 #[derive(Debug)]
 pub struct Step {
     /// The curve.
     pub curve: &'static Curve,
     /// Bytes of a request.
     pub size: u64,
-    /// What is run.
+    /// The work that is run.
     pub work: Work,
     is_quick: bool,
 }

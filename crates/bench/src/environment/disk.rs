@@ -1,4 +1,4 @@
-//! What a file system asks of the disk below it, as the kernel counts that for the block device. Unlike what it takes, this is
+//! The requests of a file system to the disk below it, as the kernel counts them for the block device. Unlike times, they are
 //! the same from run to run.
 
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ pub fn counters(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(counters)).filter(|counters| counters.exists())
 }
 
-/// What was asked of a device so far.
+/// The requests to a device so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     writes: u64,

@@ -1,4 +1,4 @@
-//! What the figures were measured on. No names, no paths: nothing that tells whose machine it is.
+//! The machine that the figures were measured on. No names, no paths: nothing that tells its owner.
 
 use std::ffi::CStr;
 use std::path::Path;

@@ -56,7 +56,7 @@ impl Journalled {
     }
 
     fn is_known_to_kernel(self) -> bool {
-        // Who cannot read the list does not know that something is missing from it.
+        // Without the list it is unknown whether something is missing from it.
         std::fs::read_to_string("/proc/filesystems").map_or(true, |list| lists(&list, self.name()))
     }
 
@@ -168,7 +168,7 @@ impl Scratch {
     }
 
     /// Fills `dir`, which is on a tmpfs, with a file for a moment. A virtual machine is given memory by its host
-    /// page by page as it is first touched, at several times the cost of a page fault: whoever happens to
+    /// page by page as it is first touched, at several times the cost of a page fault: a peer that happens to
     /// run on memory that was never touched would pay for that.
     pub fn touch_memory(dir: &Path, bytes: u64) -> Result<(), BenchError> {
         let path = dir.join("touched");
@@ -179,14 +179,14 @@ impl Scratch {
     fn made_on(&mut self, kind: Journalled, name: &str, image: &Path) -> Result<PathBuf, BenchError> {
         tool(Command::new(kind.maker()).args(kind.maker_arguments()).arg(image))?;
         let at = self.point(name)?;
-        // The kernel loads the module of a file system when it is first mounted: what it lacks shows only behind that.
+        // The kernel loads the module of a file system when it is first mounted: a missing feature shows only behind that.
         tool(Command::new("mount").args(["-t", kind.name(), "-o", "loop"]).arg(image).arg(&at))
             .map_err(|error| if kind.is_known_to_kernel() { error } else { kind.unknown_to_kernel() })?;
         self.mounted.push(at.clone());
         Ok(at)
     }
 
-    /// A directory for somebody else to mount something at, which goes when this does.
+    /// A directory for another program to mount something at, which goes when this does.
     pub fn mount_point(&mut self, name: &str) -> Result<PathBuf, BenchError> {
         self.require_root()?;
         let at = self.point(name)?;

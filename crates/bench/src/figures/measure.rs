@@ -78,7 +78,7 @@ pub enum Figure {
     Elapsed,
     /// From starting the daemon to its first answer, in seconds.
     Recovery,
-    /// Of one processor's time, what the daemon takes, in percent.
+    /// The daemon's part of one processor's time, in percent.
     Processor,
     /// How often a thread of the daemon wakes up in a second.
     WakeUps,
@@ -186,7 +186,7 @@ impl Figure {
     }
 }
 
-/// What one run of a workload measured.
+/// The outcome of one run of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The figures it reports.

@@ -35,9 +35,9 @@ pub struct Cuesta {
     home: PathBuf,
     nvm: String,
     daemon: Option<Guarded>,
-    /// Whose CPUs it has, or gets.
+    /// The role that its CPUs belong to.
     role: Role,
-    /// Whose store it is, if not ours.
+    /// The user of the store, if not ours.
     user: Option<User>,
 }
 

@@ -18,7 +18,7 @@ use crate::works::work::Work;
 pub struct Kernel {
     name: PeerName,
     at: PathBuf,
-    /// Whose programs are run, if not ours.
+    /// The user of the programs, if not ours.
     user: Option<User>,
 }
 

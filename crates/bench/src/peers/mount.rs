@@ -17,7 +17,7 @@ use crate::works::work::Work;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
-/// What a server says, on a line of its own, when its mount is there.
+/// The line that a server prints when its mount is there.
 pub const MOUNTED: &str = "mounted";
 
 /// A store, mounted.

@@ -260,7 +260,7 @@ impl Null {
     }
 }
 
-/// What is appended, or past the cache, is asked for as the door wants it.
+/// Appends, and files past the cache, are opened as the door does it.
 fn opened(flags: u32) -> OpenOut {
     let is_direct = flags as i32 & (libc::O_APPEND | libc::O_DIRECT) != 0;
     let direct = if is_direct { OPEN_DIRECT } else { 0 };

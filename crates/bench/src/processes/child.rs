@@ -46,7 +46,7 @@ fn kill_group(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Who a CPU is for.
+/// The user of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The program measured.
@@ -183,7 +183,7 @@ pub fn run_as(role: Role, command: &mut Command, what: &str, limit: Duration) ->
 fn read_all(mut from: impl Read + Send + 'static, ended: mpsc::Sender<()>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is still worth having.
+        // The bytes before an error are still worth having.
         let _ = from.read_to_end(&mut bytes);
         // Nobody listens any more after a time-out.
         let _ = ended.send(());

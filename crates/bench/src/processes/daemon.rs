@@ -1,7 +1,7 @@
-//! What a daemon takes and does, as the kernel tells: its memory, its time and how often it woke up.
+//! A daemon's use of the machine, as the kernel tells: its memory, its time and how often it woke up.
 //!
 //! A mapping of a named file that is shared is the store itself, content and logs, and lies in memory because the medium is
-//! memory: it is told apart. What is left counts as the daemon's memory, whoever else has it mapped: heap, stacks,
+//! memory: it is told apart. The rest counts as the daemon's memory, even if others have it mapped: heap, stacks,
 //! code, and the pages it shares with each session.
 
 use std::fs;

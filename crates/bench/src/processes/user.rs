@@ -1,4 +1,4 @@
-//! Another user, whose processes root starts: for programs that refuse to be root's.
+//! Processes of another user, which root starts: for programs that refuse to be root's.
 
 use std::ffi::CString;
 use std::os::unix::process::CommandExt;

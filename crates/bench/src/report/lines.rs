@@ -24,7 +24,7 @@ const BESIDE: [Row; 3] = [
 pub struct Report {
     /// Version of this form of JSON.
     pub schema: u32,
-    /// What it was measured on.
+    /// The machine it was measured on.
     pub machine: Machine,
     /// Whether it was a quick run.
     pub quick: bool,
@@ -45,7 +45,7 @@ pub struct Report {
 pub struct Line {
     /// The work it comes from.
     pub work: &'static str,
-    /// What it is called.
+    /// Its title.
     pub title: String,
     /// Which figure.
     pub figure: Figure,

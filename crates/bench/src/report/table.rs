@@ -4,7 +4,7 @@ use super::lines::{Line, Report, counted};
 use crate::peers::name::PeerName;
 use crate::works::goal::Goal;
 
-/// All of them, in the order of the columns; those that nobody asked for have none.
+/// All of them, in the order of the columns; those that were not asked for have none.
 const PEERS: [PeerName; 12] = [
     PeerName::Cuesta,
     PeerName::OnMount,
@@ -61,7 +61,7 @@ pub fn render(report: &Report) -> String {
     text
 }
 
-/// Those that give the goals, and whoever was measured or should have been.
+/// Those that give the goals, and those that were measured or should have been.
 fn is_shown(report: &Report, peer: PeerName) -> bool {
     let gives_goals =
         matches!(peer, PeerName::Cuesta | PeerName::Tmpfs | PeerName::Ext4Ram | PeerName::Ext4Disk);

@@ -55,7 +55,7 @@ impl Settings {
     }
 }
 
-/// What a peer gave for a work.
+/// A peer's outcomes for a work.
 #[derive(Debug, Default)]
 pub struct PeerResult {
     /// One outcome a round.
@@ -170,7 +170,7 @@ fn once(
     if let Err(error) = peer.ensure_ready(daemon) {
         return Some(Err(error));
     }
-    // What the peer before left the kernel to write is not this one's burden.
+    // Writes that the peer before left to the kernel are not this one's burden.
     rustix::fs::sync();
     match work.program {
         Program::Recovery(_) => peer.recover(work, settings.time(work)),
@@ -213,7 +213,7 @@ fn run_program(
     }
 }
 
-/// Has the programs of a work come to rest, and measures the daemon beside them. The store is made anew: nobody waits
+/// Has the programs of a work come to rest, and measures the daemon beside them. The store is made anew: the run does not wait
 /// until they have ended, and until all they made is removed.
 fn at_rest(
     work: &Work,

@@ -14,9 +14,9 @@ pub enum Subject {
     Calls,
     /// Programs that are started, and jobs of many.
     Programs,
-    /// What the daemon needs after a crash and at rest.
+    /// The daemon after a crash and at rest.
     Daemon,
-    /// What the hardware does alone, and what a program sees of the digest.
+    /// The hardware alone, and a program beside the digest.
     Limits,
     /// Several processes that share files and directories.
     Sharing,

@@ -1,4 +1,4 @@
-//! Policy: what the daemon needs after a crash and at rest.
+//! Policy: the daemon after a crash and at rest.
 
 use crate::figures::measure::Figure;
 use crate::workload::daemons::at_rest::AtRest;

@@ -1,8 +1,8 @@
-//! Policy: what a row of the table has to reach. Which row has which goal is in `works`.
+//! Policy: the goal of a row of the table. Which row has which goal is in the other files.
 
 use crate::peers::name::PeerName;
 
-/// What a row has to reach.
+/// The goal of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// At least this many times the value on tmpfs.
@@ -64,7 +64,7 @@ pub const NEAR_A_COPY: Goal = Goal::Below(3.0);
 pub const NEAR_MEMCPY: Goal = Goal::Below(2.0);
 /// 999 of 1,000 operations take less, while what they logged is digested beside them.
 pub const TAIL: Goal = Goal::Below(100.0);
-/// What the digest does of fresh data, in MB/s,
+/// The digest's rate of fresh data, in MB/s,
 pub const DIGESTED: Goal = Goal::Above(1000.0);
 /// and of small operations of which little is left, a second.
 pub const FOLDED: Goal = Goal::Above(300_000.0);
@@ -79,17 +79,17 @@ pub const SCALE: Goal = Goal::TimesTmpfs(0.9);
 pub const NO_TIME: Goal = Goal::Below(0.1);
 /// and nothing wakes up.
 pub const NO_WAKE_UPS: Goal = Goal::Below(1.0);
-/// What the daemon may take for a million files and a thousand sessions.
+/// The daemon's memory for a million files and a thousand sessions.
 pub const MEMORY: Goal = Goal::Below(256.0);
 
-/// What a day's work may cost.
+/// The cost of a day's work.
 pub const JOB: Goal = Goal::BelowTimesTmpfs(1.1);
 
-/// What the kernel keeps of a mount costs what it does of a file system of its own, but for what FUSE does in the kernel.
+/// Cached files of a mount cost as much as those of a file system of the kernel's own, but for FUSE's part in the kernel.
 pub const KEPT: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.5, of: PeerName::Ext4Ram };
-/// What the door is asked costs little beyond the round trip.
+/// A call to the door costs little beyond the round trip.
 pub const CALL: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.2, of: PeerName::Null };
-/// A tree by the mount, to who passes on to a file system of the kernel's.
+/// A tree by the mount, compared with bindfs, which passes on to a file system of the kernel's.
 pub const TREE: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.5, of: PeerName::Bindfs };
 /// To a program under `cuesta run` it is one whether the store is mounted: times,
 pub const MOUNTED_TIME: Goal = Goal::AtMost { peer: PeerName::OnMount, times: 1.1, of: PeerName::Cuesta };

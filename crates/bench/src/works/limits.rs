@@ -1,4 +1,4 @@
-//! Policy: what is compared with the hardware alone, and what a program is to see of the digest beside it
+//! Policy: comparisons with the hardware alone, and with the digest beside a program
 //! (docs/decisions/0031-how-far-from-the-limit.md).
 
 use crate::figures::measure::Figure;

@@ -69,7 +69,7 @@ pub enum Program {
     },
     /// Killing everything with a full log, and starting the daemon again.
     Recovery(Filling),
-    /// A store full of files, and programs that do nothing: what the daemon takes and does.
+    /// A store full of files, and programs that do nothing: the daemon's memory, time and wake-ups.
     AtRest(AtRest),
     /// Processes that share files and directories.
     Shared(Shared),

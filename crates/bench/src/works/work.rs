@@ -8,7 +8,7 @@ use crate::peers::name::PeerName;
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What the line is called.
+    /// The title of the line.
     pub title: &'static str,
     /// Which figure it shows.
     pub figure: Figure,

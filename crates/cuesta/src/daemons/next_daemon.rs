@@ -1,8 +1,8 @@
-//! The next daemon, for a mount whose daemon is gone: `cuesta run` starts one with the program it runs, but who comes by the
+//! The next daemon, for a mount whose daemon is gone: `cuesta run` starts one with the program it runs, but a process that comes by the
 //! mount is no program of ours, and waits in the kernel. So the process of the mount starts it, when a call needs one.
 //!
-//! Not for a mount that is gone, whose last files may be open for long; and where none can be started that is said once,
-//! and tried again after a while.
+//! Not for a mount that is gone: its last files may be open for long. Where none can be started, the process says so once,
+//! and tries again after a while.
 
 use crate::daemons::start::{self, Parent};
 use crate::stores::store::Store;

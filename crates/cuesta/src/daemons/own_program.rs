@@ -1,10 +1,10 @@
-//! What this process runs, for whoever starts it once more.
+//! The program of this process, for starting it once more.
 //!
 //! Not by its path: an upgrade puts another program there, and it may lie on, or below, a mount that waits for what is to be
-//! started. A daemon, or the process of a mount, whose own program came by way of that mount would wait for itself whenever a
-//! page of it is not in memory. So what lies on a file system that a program serves is copied into memory first.
+//! started. A daemon, or the process of a mount, would wait for itself if its own program came by way of that mount, whenever a
+//! page of it is not in memory. So a program on a file system that a program serves is copied into memory first.
 //!
-//! Most such file systems wait for nobody here, and copies may be forbidden: without one everything goes on, with a warning.
+//! Most such file systems do not wait for this process, and copies may be forbidden: without one everything goes on, with a warning.
 
 use rustix::fs::{MemfdFlags, memfd_create, statfs};
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// By whatever path it can be had.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// What the kernel calls what FUSE serves.
+/// The kernel's number for file systems that FUSE serves.
 const FUSE_KIND: i64 = 0x6573_5546;
 /// How the copy is called, and every process that runs it.
 const NAME: &str = "cuesta";
@@ -26,7 +26,7 @@ const NAME: &str = "cuesta";
 #[derive(Debug)]
 pub struct OwnProgram {
     path: PathBuf,
-    /// What the path leads to, if that is a copy.
+    /// The file that the path leads to, if that is a copy.
     copy: Option<File>,
 }
 
@@ -59,11 +59,11 @@ pub fn settle() {
     if program.copy.is_some() {
         program.without_copy(&execute(&program.path));
     }
-    // It was executed by a path that says nothing; one that cannot be set is missed by nobody but people.
+    // It was executed by a path that says nothing. Only people miss the name if it cannot be set.
     let _ = rustix::thread::set_name(c"cuesta");
 }
 
-/// Whether it may lie where it waits for itself. Without /proc nobody knows.
+/// Whether it may lie where it waits for itself. Without /proc this is unknown.
 fn is_served_by_a_program() -> bool {
     statfs(OWN_PROGRAM).is_ok_and(|found| found.f_type == FUSE_KIND)
 }

@@ -4,7 +4,7 @@
 //! be in use without being served: by a killed daemon that is not quite dead, by one that just starts, by
 //! fsck. Then we try again for a while.
 //!
-//! Who is another user than the store's starts none, and waits for one only where its socket is there and refuses: a killed
+//! A process of another user than the store's starts none, and waits for one only where its socket is there and refuses: a killed
 //! daemon leaves that behind, and the store's user may be starting the next one. A daemon that stopped in order took it away.
 
 use crate::daemons::daemon::Daemon;
@@ -67,13 +67,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// The stack of a thread that waits for a child to end.
 const WAITING_STACK_BYTES: usize = 64 << 10;
 
-/// Who starts something in the background.
+/// The parent of a process in the background.
 #[derive(Clone, Copy, Debug)]
 pub enum Parent {
-    /// A command that soon ends, or becomes another program: what it starts is nobody's child, so that a program which
+    /// A command that soon ends, or becomes another program. The process that it starts has no parent here, so that a program which
     /// waits for all of its own does not wait for it.
     Command,
-    /// A process that stays, any thread of it: what it starts runs on the processors that it was given itself, and is waited
+    /// A process that stays, any thread of it. The process that it starts runs on the processors that it was given itself, and is waited
     /// for when it ends.
     Server {
         /// Those processors.
@@ -119,7 +119,7 @@ pub fn ensure_by(parent: Parent, store: &Store) -> Result<(), Failure> {
     }
 }
 
-/// Makes sure that somebody listens on the socket for other users.
+/// Makes sure that a daemon listens on the socket for other users.
 fn reach_as_another_user(store: &Store) -> Result<(), Errno> {
     let address = SocketAddrUnix::new(store.users_socket())?;
     let began = Instant::now();
@@ -187,7 +187,7 @@ pub fn in_background(
                         _ => libc::_exit(0),
                     },
                 }
-                // What the caller has open is none of ours: it may lie on the very mount that waits for us.
+                // The caller's open files are none of ours: they may lie on the very mount that waits for us.
                 libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
                 let told = rustix::fd::BorrowedFd::borrow_raw(descriptor);
                 Ok(rustix::io::fcntl_setfd(told, rustix::io::FdFlags::empty())?)
@@ -222,7 +222,7 @@ pub fn in_background(
     }))
 }
 
-/// Whoever waits for what is started, if anybody does.
+/// The process that waits for the started one, if one does.
 pub struct Told(Option<OwnedFd>);
 
 impl Told {
@@ -235,7 +235,7 @@ impl Told {
         // SAFETY: the descriptor is open, was made for this by our parent, and nothing else here knows it.
         let told = descriptor.filter(open).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
         if let Some(told) = &told {
-            // What is started from here is none of the caller's business.
+            // Processes that are started from here are none of the caller's business.
             let _ = rustix::io::fcntl_setfd(told, rustix::io::FdFlags::CLOEXEC);
         }
         Told(told)

@@ -42,7 +42,7 @@ impl Failure {
         Failure { exit_status, ..self }
     }
 
-    /// What the process exits with.
+    /// The exit status of the process.
     pub fn exit_status(&self) -> u8 {
         self.exit_status
     }

@@ -1,4 +1,4 @@
-//! What a process in the background tells, and where: in the store's log, which is put aside when it is long.
+//! Messages of a process in the background go to the store's log, which is put aside when it is long.
 //!
 //! The daemon and the mount's process write to the same file, each as its standard error. The one that finds it long puts it
 //! aside, and the other one follows. So both logs together take twice [`BYTES_MAX`], and a line more for each process.
@@ -42,7 +42,7 @@ pub fn prepare(folder: &Path, in_background: bool) -> Result<(), Failure> {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .with_writer(Mutex::new(Log { path: folder.join(LOG_FILE), bytes_max: BYTES_MAX }))
-        // Where the log cannot be written, nobody can be told so, and the daemon goes on without.
+        // Where the log cannot be written, no message can say so, and the daemon goes on without.
         .log_internal_errors(false)
         .init();
     if let Some(unknown) = unknown {
@@ -51,7 +51,7 @@ pub fn prepare(folder: &Path, in_background: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The log at `path`, which the next process in the background writes to. Root opens it also in a store of another user, who may
+/// The log at `path`, which the next process in the background writes to. Root opens it also in a store of another user. That user may
 /// have put a link or another file in its place: it is looked at by its descriptor before anything is written.
 pub fn open(path: &Path) -> std::io::Result<File> {
     if path.symlink_metadata().is_ok_and(|log| log.is_file() && log.len() > BYTES_MAX) {
@@ -110,7 +110,7 @@ impl Log {
         }
         let next = open(&self.path)?;
         for number in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-            // SAFETY: both are the log that was put aside, or what was started with it: nobody else's, and nobody owns them.
+            // SAFETY: both are the log that was put aside, or the one this process started with. No other value owns them.
             if unsafe { libc::dup2(next.as_raw_fd(), number) } < 0 {
                 return Err(std::io::Error::last_os_error());
             }

@@ -66,7 +66,7 @@ pub fn warning(text: impl Display) {
 
 /// Writes a report to standard error, where errors and warnings go.
 pub fn complain(text: &str) {
-    // If even this cannot be written there is nobody to tell.
+    // If even this cannot be written there is no way to tell.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
@@ -93,7 +93,7 @@ pub fn heading(text: &str) -> String {
     styled(io::stdout().is_terminal(), BOLD, text)
 }
 
-/// Writes to standard output. `Ok(false)`: whoever read it has seen enough.
+/// Writes to standard output. `Ok(false)`: the reader has seen enough.
 pub fn print(text: &str) -> Result<bool, Failure> {
     PRINTED.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();

@@ -15,7 +15,7 @@ const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 /// Longer is no number.
 const DIGITS_MAX: u64 = 24;
 
-/// Says the number of the store, whose folder for other users is there.
+/// Publishes the number of the store in its folder for other users, which is there.
 pub fn publish(trusted: &TrustedStore) -> std::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(trusted.folder(), USERS_FOLDER, flags, Mode::empty())?;

@@ -28,10 +28,10 @@ const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const QUIET: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 const STACK_BYTES: usize = 256 << 10;
 
-/// What stays of a store in its folder, whatever it is made of.
+/// The entries that every store has in its folder.
 const MARKS: [&str; 2] = [CONFIGURATION_FILE, TIER_NAME];
 
-/// What a daemon has of the store, for as long as its process lives.
+/// A daemon's hold on the store, for as long as its process lives.
 #[derive(Debug)]
 pub struct Guarded {
     /// Its folders.

@@ -1,4 +1,4 @@
-//! What lies at a place, or would.
+//! Paths: which file system they are on, and their normal form.
 
 use rustix::fs::statfs;
 use std::path::{Component, Path, PathBuf};

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What the daemon has to tell when nobody watches it.
+/// The log of a daemon in the background.
 pub const LOG_FILE: &str = "sharedfs.log";
 /// The variable that names the store when no argument does.
 pub const STORE_VARIABLE: &str = "CUESTA_STORE";

@@ -130,7 +130,7 @@ impl Drop for Place {
     }
 }
 
-/// What a command came to.
+/// The outcome of a command.
 pub struct Ended(pub Output);
 
 impl Ended {

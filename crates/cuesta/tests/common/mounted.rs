@@ -39,7 +39,7 @@ impl Mounted {
         rustix::fs::statvfs(self.path("")).unwrap();
     }
 
-    /// As soon as nobody uses it: another test's child may have inherited what was open here, until it executes its program.
+    /// As soon as no process uses it: another test's child may have inherited the files that were open here, until it executes its program.
     pub fn unmount(&self) {
         loop {
             let unmounted = self.place.cuesta(&["unmount", "files"]);

@@ -41,14 +41,14 @@ struct File {
     attributes: BTreeSet<Vec<u8>>,
 }
 
-/// What a name stands for.
+/// The kind of file behind a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
     File(usize),
     Directory,
 }
 
-/// What a client's directory must hold.
+/// The expected content of a client's directory.
 #[derive(Default)]
 struct Ledger {
     names: BTreeMap<String, Named>,
@@ -61,7 +61,7 @@ struct Worker {
     at: String,
     random: Random,
     ledger: Ledger,
-    /// What it appended to the file that all of them append to.
+    /// Its records in the file that all clients append to.
     appended: u64,
     everyones: Arc<Open>,
 }
@@ -82,7 +82,7 @@ impl Worker {
         }
     }
 
-    /// One call, whose answer must be what the ledger says.
+    /// Makes one call. Its answer must be as the ledger says.
     fn step(&mut self) {
         let (name, other) = (self.name(), self.name());
         let (path, to) = (self.path(&name), self.path(&other));

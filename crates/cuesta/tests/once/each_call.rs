@@ -123,7 +123,7 @@ const CASES: [Case; 21] = [
     (
         "open, exclusively",
         |served, at| {
-            // Who makes it may write it, whatever its mode says.
+            // The maker of a file may write it, whatever its mode says.
             let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
             let (place, name) = (Base::Root, path(at, "made"));
             let opened = served.client.open(place, &name, flags, 0o444.into(), Default::default()).unwrap();

@@ -71,7 +71,7 @@ struct Planted {
 }
 
 impl Replacing {
-    /// Begins it; what is answered tells when the next daemon serves.
+    /// Begins it; the receiver tells when the next daemon serves.
     fn begin(&self, how: Replace) -> Receiver<()> {
         let (done, heard) = mpsc::channel();
         self.wanted.send((how, done)).unwrap();
@@ -80,7 +80,7 @@ impl Replacing {
 }
 
 impl Daemons {
-    /// `None`: nobody here can become another user.
+    /// `None`: the test cannot become another user.
     fn new() -> Option<Daemons> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: only root becomes somebody else");
@@ -210,7 +210,7 @@ struct Open {
     token: OwnedFd,
 }
 
-/// What a client shows to the next daemon.
+/// The open files that a client shows to the next daemon.
 #[derive(Debug)]
 struct Shown {
     path: PathBuf,
@@ -264,7 +264,7 @@ impl Served {
         bytes
     }
 
-    /// What a directory holds, but `.` and `..`.
+    /// The names in a directory, but `.` and `..`.
     fn list(&self, path: &[u8]) -> Vec<(Vec<u8>, InodeNumber)> {
         let open = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY).unwrap();
         let mut names = Vec::new();

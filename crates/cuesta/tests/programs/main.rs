@@ -20,7 +20,7 @@ const OWN_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/sc
 const OF_THE_KERNEL: [(&str, &str); 3] = [
     // An access list longer than a page is refused with an error of its own.
     ("access_lists", "too many E"),
-    // What was stored behind the end of a mapped file is seen when the file grows.
+    // Bytes stored behind the end of a mapped file are seen when the file grows.
     ("mapping", "\\x00end'"),
     ("mapping", "written file"),
 ];
@@ -28,7 +28,7 @@ const OF_THE_KERNEL: [(&str, &str); 3] = [
 /// Scripts of what `cuesta run` does not do, and says so: loop devices, `inotify`.
 const BY_THE_MOUNT_ALONE: [&str; 2] = ["image", "notifying"];
 
-/// What is compared.
+/// The part of an outcome that is compared.
 fn compared(script: &str, outcome: Outcome) -> Outcome {
     let is_compared =
         |line: &&str| !OF_THE_KERNEL.iter().any(|(of, part)| *of == script && line.contains(part));

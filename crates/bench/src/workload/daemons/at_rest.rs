@@ -2,7 +2,7 @@
 //! for the sake of those who ask for nothing.
 //!
 //! One process makes the files; another one looks at each of them; so many others open one each, and read or write it.
-//! When all have, one says so, and all stay until they are killed. What is measured is the daemon, from outside
+//! When all have, one says so, and all stay until they are killed. The daemon is measured, from outside
 //! ([`crate::processes::daemon`]).
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::error::{BenchError, Context};
 use crate::figures::measure::Outcome;
 use crate::workload::pieces::members;
 
-/// What is said, on a line of its own, when all are there.
+/// The line that is printed when all are there.
 pub const AT_REST: &str = "at rest";
 
 /// Files of a directory.
@@ -35,7 +35,7 @@ pub struct AtRest {
 }
 
 impl AtRest {
-    /// Does all that and stays; comes back only with an error, or when nobody listens any more.
+    /// Does all that and stays; comes back only with an error, or when the runner has gone.
     pub fn stay(&self, dir: &Path) -> Result<Outcome, BenchError> {
         for directory in 0..self.files.div_ceil(DIRECTORY_FILES) {
             std::fs::create_dir(dir.join(format!("{directory:04}"))).context("making a directory")?;
@@ -59,7 +59,7 @@ impl AtRest {
                 let mut output = std::io::stdout();
                 writeln!(output, "{AT_REST}").and_then(|()| output.flush()).context("saying so")?;
             }
-            // Whoever waits is killed; and nobody stays behind whoever started all this.
+            // Waiting processes are killed, and none of them outlives the runner.
             std::io::stdin().read_to_end(&mut Vec::new()).context("waiting")?;
             Ok(Outcome::default())
         })?;

@@ -1,4 +1,4 @@
-//! A writer that never ends by itself: it fills a log until somebody kills it.
+//! A writer that never ends by itself: it fills a log until the runner kills it.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,10 +10,10 @@ use crate::figures::measure::Outcome;
 use crate::figures::units::{KIB, MIB};
 use crate::workload::pieces::stamp::Stamped;
 
-/// What it says, on a line of its own, when it is about to begin.
+/// The line that it prints when it is about to begin.
 pub const READY: &str = "filling";
 
-/// What the log is filled with.
+/// The entries that the log is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling {
     /// Small records: the most entries a log can hold.

@@ -1,4 +1,4 @@
-//! What the hardware does when nothing is between: the bytes of a program copied into a file in memory, and out of it.
+//! The hardware alone, with nothing between: the bytes of a program copied into a file in memory, and out of it.
 //!
 //! The file is a memory file, which is one of the kernel's tmpfs, mapped shared and touched, of huge pages if the kernel
 //! gives them, as Cuesta's own are. *In* goes past the caches: whole lines by non-temporal stores of the widest kind there is, each
@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::error::{BenchError, Context};
 
-/// What a non-temporal store fills at once.
+/// The bytes that a non-temporal store fills at once.
 const LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -33,7 +33,7 @@ impl Bare {
         let file = memfd_create("bare", MemfdFlags::CLOEXEC).context(what)?;
         ftruncate(&file, bytes as u64).context(what)?;
         let reserved = bytes + HUGE_PAGE;
-        // SAFETY: new addresses, of which nobody knows yet.
+        // SAFETY: new addresses, which no other thread knows yet.
         let address =
             unsafe { mmap_anonymous(std::ptr::null_mut(), reserved, ProtFlags::empty(), MapFlags::PRIVATE) }
                 .context(what)?;
@@ -79,7 +79,7 @@ impl Bare {
     #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) {
         assert!(at <= self.bytes && out.len() <= self.bytes - at);
-        // SAFETY: so much lies in the file from there on, and `out` is somebody else's.
+        // SAFETY: so much lies in the file from there on, and `out` is the caller's.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(at), out.as_mut_ptr(), out.len()) };
     }
 }
@@ -87,7 +87,7 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         let (first, bytes) = self.reserved;
-        // SAFETY: what was reserved for the file, of which nobody has an address but this. It cannot fail on such a range.
+        // SAFETY: the range was reserved for the file, and only this value has its address. It cannot fail on such a range.
         let _ = unsafe { munmap(first.as_ptr().cast(), bytes) };
     }
 }

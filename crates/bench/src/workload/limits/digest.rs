@@ -1,8 +1,8 @@
 //! How fast what programs log comes into the shared area: from their first call until another process has read their last.
 //!
 //! Processes do far more than their logs hold, so they wait for the digest all the time or are slower than it; then they end,
-//! and the one that started them reads the end of what each wrote, for which a log is digested to its end. What comes out
-//! is what the digest does *at least*, beside the programs on the same processors.
+//! and the one that started them reads the end of each file, for which a log is digested to its end. The result
+//! is the *least* rate of the digest, beside the programs on the same processors.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ const SMALL: u64 = 128;
 /// A place of the overwrites, from their first one on.
 const PLACES: u64 = 512;
 
-/// What the logs are filled with.
+/// The entries that the logs are filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folded {
     /// Writes of 1 MiB that nothing follows: all of it is copied.

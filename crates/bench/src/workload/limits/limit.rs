@@ -2,7 +2,7 @@
 //! same place in the program ([`super::bare`]), and so on.
 //!
 //! Turns are short, a fraction of a millisecond: both kinds meet the same machine, with a digest beside them or without, and one
-//! in which the processor was somebody else's is far from the median. After as many bytes as a log takes it has time to drain.
+//! in which another process had the processor is far from the median. After as many bytes as a log takes it has time to drain.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ const TURN_MIN: u64 = 4;
 /// The file to read is filled by writes of so much.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
-/// What is compared.
+/// The call that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitWork {
     /// An append and an fsync with a copy past the caches and a fence.
@@ -41,7 +41,7 @@ pub struct Limit {
     pub work: LimitWork,
     /// Bytes of a call.
     pub size: u64,
-    /// Bytes of the file in memory: what is copied into, as long as a log, or read from.
+    /// Bytes of the file in memory that is copied into, as long as a log, or read from.
     pub file_bytes: u64,
     /// Bytes of calls before the log has time to drain: well under what it holds.
     pub burst_bytes: u64,

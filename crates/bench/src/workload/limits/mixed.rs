@@ -24,7 +24,7 @@ const LOG_BYTES_MAX: u64 = 32 << 20;
 /// Files that were made and not removed.
 const LIVE_FILES: u64 = 64;
 
-/// What comes how often, of a hundred operations; the rest are names.
+/// How many reads and writes come in a hundred operations; the rest are names.
 const READS: u32 = 50;
 const APPENDS: u32 = 30;
 const OVERWRITES: u32 = 15;

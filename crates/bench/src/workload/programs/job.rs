@@ -12,7 +12,7 @@ use crate::workload::pieces::sources;
 /// Files in a directory of the trees made here.
 const DIRECTORY_FILES: u32 = 100;
 
-/// What is done.
+/// The title: the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A shell script that starts a program lying on the store, this often.

@@ -1,8 +1,8 @@
 //! A program that starts others, as a shell script does: under `cuesta run` the preload is inherited, so each
 //! of them pays for it.
 //!
-//! The program itself touches no file: what has to be made, counted and removed is left to programs, too. So
-//! what is measured is one process on the store after the other, never two that share a directory.
+//! The program itself touches no file: it leaves making, counting and removing files to programs, too. So
+//! the measured time is of one process on the store after the other, never of two that share a directory.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::error::{BenchError, Context};
 use crate::figures::measure::{Figure, Outcome, latency_histogram};
 use crate::workload::pieces::shell::shell;
 
-/// What is started.
+/// The program that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
     /// /bin/true.

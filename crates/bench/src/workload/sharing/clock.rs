@@ -28,7 +28,7 @@ impl CallClock {
         answer
     }
 
-    /// What the longest call took, in ms.
+    /// The time of the longest call, in ms.
     pub fn longest_ms(&self) -> f64 {
         self.longest.as_secs_f64() * 1e3
     }

@@ -76,7 +76,7 @@ impl Server {
         Ok(())
     }
 
-    /// A client of this server; what it is asked for besides has to follow.
+    /// A client of this server; further arguments have to follow.
     pub fn client(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         command.arg("-h").arg(self.outside.path()).args(["-p", PORT, "-U", DATABASE]);

@@ -1,4 +1,4 @@
-//! A rename that SharedFS performs, for a process of another user: what the way there and back costs, while the other
+//! A rename that SharedFS performs, for a process of another user: the cost of the way there and back, while the other
 //! processor has nothing to do and while it is busy.
 
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::error::{BenchError, Context};
 use crate::figures::measure::{Budget, Figure, Outcome, timed};
 use crate::workload::pieces::members;
 
-/// User 65534 (`nobody`), who owns no store.
+/// User 65534, the user without files, which owns no store.
 const OTHER_USER: libc::uid_t = 65534;
 /// Renames before anything is measured: the client has a ring by then, and the server has found its processor.
 const WARM_UP: u64 = 2000;

@@ -29,7 +29,7 @@ const BATCH: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Calls;
 
-/// What is measured, and by which call, told how many there were before.
+/// The figure that is measured, and the call, which is told how many there were before.
 type Kind<'a> = (Figure, Box<dyn FnMut(u64) -> std::io::Result<()> + 'a>);
 
 impl Calls {
@@ -57,7 +57,7 @@ fn on_file<'a>(path: &'a Path, file: &'a File) -> Result<Vec<Kind<'a>>, BenchErr
     Ok(vec![
         (Figure::StatAgain, Box::new(move |_| std::fs::metadata(path).map(drop))),
         (Figure::StatAnew, {
-            // What is kept does not do for this one.
+            // The kernel's cached attributes do not answer this one.
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
             Box::new(move |_| Ok(statx(file, c"", flags, StatxFlags::BASIC_STATS).map(drop)?))
         }),

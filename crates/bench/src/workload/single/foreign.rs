@@ -1,4 +1,4 @@
-//! Calls that are not ours: what a program under the preload pays for files elsewhere. The same call is made
+//! Calls that are not ours: the cost of files elsewhere for a program under the preload. The same call is made
 //! by libc's symbol (which the preload interposes) and where no symbol leads to (`syscall`, the inside of
 //! stdio: which the preload patches).
 

@@ -1,7 +1,7 @@
-//! Two processes that both write one file as fast as they can: how long nobody gets on when it is the other's turn.
+//! Two processes that both write one file as fast as they can: how long neither gets on when the turn changes.
 //!
 //! Each notes its turns: calls behind each other of which none had to wait. The time from the end of one's turn to the
-//! end of the other's first call is what a hand-over costs, whatever goes on inside.
+//! end of the other's first call is the cost of a hand-over, whatever goes on inside.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -40,7 +40,7 @@ impl HandOver {
         File::create(&path)
             .and_then(|file| file.set_len(u64::from(PROCESSES) * self.size))
             .context("making the file")?;
-        // One clock for all: what it counts from is inherited.
+        // One clock for all: they inherit its origin.
         let epoch = Instant::now();
         let outcomes = members::run(PROCESSES, |member| {
             let file = File::options().write(true).open(&path).context("opening the file")?;

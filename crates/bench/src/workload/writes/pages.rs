@@ -16,7 +16,7 @@ const WARM_UP: u64 = 64;
 /// The file is filled by writes of so much.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
-/// What is done to a page.
+/// The operation on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageWork {
     /// Overwrite it.

@@ -20,9 +20,9 @@ const BUSY_LIMIT: Duration = Duration::from_secs(60);
 pub enum JournalMode {
     /// A rollback journal, unlinked at commit.
     Delete,
-    /// A rollback journal, whose header is zeroed at commit.
+    /// A rollback journal with a header that is zeroed at commit.
     Persist,
-    /// A write-ahead log, whose index the processes share by a mapping.
+    /// A write-ahead log with an index that the processes share by a mapping.
     Wal,
 }
 
@@ -36,7 +36,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Measures in `dir`; what is asked of a disk, too, if one process has it to itself.
+    /// Measures in `dir`; also the requests to a disk, if one process has it to itself.
     pub fn run(&self, dir: &Path, time: Duration, disk: Option<&Path>) -> Result<Outcome, BenchError> {
         let path = dir.join("rows.db");
         let connection = self.open(&path)?;

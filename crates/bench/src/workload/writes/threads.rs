@@ -68,7 +68,7 @@ impl Threads {
 
     fn append(&self, path: &Path, budget: Budget, start: &Barrier) -> Result<Span, BenchError> {
         let opened = File::options().append(true).create_new(true).open(path);
-        // Who cannot take part lets the others begin.
+        // A thread that cannot take part lets the others begin.
         start.wait();
         let mut file = opened.context("opening a file to append to")?;
         let mut record = Stamped::new(self.size);
@@ -81,7 +81,7 @@ impl Threads {
     }
 }
 
-/// What was done from one moment to another one.
+/// The operations from one moment to another one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     operations: u64,

@@ -132,12 +132,12 @@ fn start(folder: &Path, is_patient: bool) -> Result<Serving, Refusal> {
     let asked = options.emulate;
     let limits = limits(&options.users);
     let shared = SharedFs::open_named(tier.path(), tier.named(), options).map_err(|error| fail(&error))?;
-    // Told and not refused: what a medium does is not the same each day, and files have to be reached.
+    // Told and not refused: a medium is not as fast each day, and files have to be reached.
     if let Err(why) = calibrate::refuse_faster(tier.path(), shared.superblock().medium, asked) {
         tracing::warn!(%why, emulate = %asked, "a medium is played, and not all of it is obtained");
     }
     let recovered = *shared.recovered();
-    // Before anybody is answered: who was told that the store is served finds this socket, too. Without it, other users'
+    // Before the daemon answers anything: a process that was told that the store is served finds this socket, too. Without it, other users'
     // programs are told that the store is not served to them.
     let not_served = |error: &StartError| tracing::warn!(%error, "other users are not served");
     let users = cuesta_served::Listener::bind(&place.users_folder()).inspect_err(not_served).ok();
@@ -175,7 +175,7 @@ fn start(folder: &Path, is_patient: bool) -> Result<Serving, Refusal> {
     Ok(Serving { server, users, guarded })
 }
 
-/// What a lock that cannot be had means to the user.
+/// The failure that tells the user about a lock that cannot be had.
 pub fn in_use(store: &Store, error: &LockError) -> Failure {
     match error {
         LockError::Held { .. } => {

@@ -110,7 +110,7 @@ fn as_text(store: &Store, status: &Status) -> String {
     text + &inside(status)
 }
 
-/// What a store on `medium` survives.
+/// The losses that a store on `medium` survives.
 fn survival(medium: Medium) -> &'static str {
     match medium {
         Medium::Memory => "survives the death of programs and of the daemon, not a power loss or reboot",
@@ -129,7 +129,7 @@ fn not_served(status: &Status) -> String {
     output::table(&["not served", "calls"], &rows)
 }
 
-/// What goes on in the daemon, for the curious and for reports of faults.
+/// The daemon's counters, for the curious and for reports of faults.
 fn inside(status: &Status) -> String {
     let mut text = format!(
         "{}\n  store {}{}, {} more promised to programs, metadata {}\n",
@@ -195,7 +195,7 @@ fn inside(status: &Status) -> String {
     text
 }
 
-/// What is asked of a medium that is played.
+/// The figures of a medium that is played.
 fn figures(profile: Profile) -> String {
     let asked = Figure::ALL.into_iter().filter(|figure| figure.of(&profile) != 0);
     let parts: Vec<String> =

@@ -106,7 +106,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who is named.
+/// The owner that the arguments name.
 fn limited(arguments: &Arguments, store: &Store) -> Result<Option<Limited>, Failure> {
     let unknown = |name: &str, what| Failure::new(format!("{name}: no such {what}")).exiting(WRONG_USAGE);
     if let Some(user) = &arguments.user {

@@ -28,7 +28,7 @@ mod report;
 
 /// Tells the preload door where to count.
 const VARIABLE: &str = "CUESTA_DOCTOR";
-/// What a shell adds to the number of a signal that ended a program.
+/// The number that a shell adds to the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
 #[derive(Debug, clap::Args)]
@@ -114,7 +114,7 @@ impl Counting {
         Ok(Counting { file, program: program.map(|program| program.0) })
     }
 
-    /// What the program is told: where the account is and, for a child of this process, which of its programs it is.
+    /// The variable that tells the program where the account is and, for a child of this process, which of its programs it is.
     fn variable(&self) -> String {
         let process = std::process::id();
         let place = format!("/proc/{process}/fd/{}", self.file.as_raw_fd());

@@ -124,13 +124,13 @@ fn no_such_option(word: &str) -> Failure {
     Failure::new(format!("-o {word}: there is no such option (cuesta mount --help)")).exiting(WRONG_USAGE)
 }
 
-/// What is to be mounted where, and how.
+/// The mount to make: its store, place and options.
 struct Wanted {
     store: Store,
     at: PathBuf,
     options: Options,
     non_empty: bool,
-    /// The next daemon is somebody else's to start.
+    /// Another process starts the next daemon.
     no_start: bool,
 }
 
@@ -159,7 +159,7 @@ impl Wanted {
                 word => return Err(no_such_option(word)),
             }
         }
-        // Who serves it in the background stands elsewhere.
+        // The process that serves it in the background has another working directory.
         let at = std::path::absolute(&arguments.mountpoint)
             .map_err(|error| Failure::on(&arguments.mountpoint, error))?;
         Ok(Wanted { store, at, options, non_empty, no_start })
@@ -181,7 +181,7 @@ impl Wanted {
         for other in mounts.iter().rev().filter(ours) {
             let left = match cuesta_fuse::life(other) {
                 Life::Gone => Ok(()),
-                // What a killed process left: programs would be sent there.
+                // A killed process left it: programs would be sent there.
                 Life::Dead(remains) => remains.take_away(),
                 Life::OutOfReach(errno) => Err(MountError::Place(errno.into())),
                 Life::Served | Life::Silent | Life::Covered => {
@@ -207,7 +207,7 @@ impl Wanted {
 
     fn mount(&self) -> Result<(Server, PathBuf), Failure> {
         let on_store = |error: &dyn std::fmt::Display| Failure::on(self.store.folder(), error);
-        // Relative paths mean nothing to who unmounts.
+        // Relative paths mean nothing to a process that unmounts.
         let at = self.at.canonicalize().map_err(|error| Failure::on(&self.at, error))?;
         // Whatever has its name later: the daemon is spoken to in the folder that was checked.
         let us = rustix::process::geteuid().as_raw();
@@ -224,7 +224,7 @@ impl Wanted {
         }
         let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
         let server = Server::start(client, device, &at).map_err(|error| {
-            // A mount that nobody serves would hang whoever looks at it.
+            // A mount without a server would hang every process that looks at it.
             let _ = cuesta_fuse::unmount(&at, true);
             on_store(&error)
         })?;

@@ -99,7 +99,7 @@ pub fn check(program: &Path) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// Whether a program runs with other rights than those of who starts it, and so does not see `LD_PRELOAD`: to root a
+/// Whether a program runs with other rights than those of its starter, and so does not see `LD_PRELOAD`: to root a
 /// program of root's that is set-id (`sudo`) is like any other.
 fn becomes_another(program: &std::fs::Metadata) -> bool {
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());

@@ -64,7 +64,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Err(not_executed(&command, &error))
 }
 
-/// What it means that a prepared command could not be executed.
+/// The failure of a prepared command that could not be executed.
 pub fn not_executed(command: &Command, error: &std::io::Error) -> Failure {
     Failure::on(Path::new(command.get_program()), format!("cannot be executed: {error}"))
         .exiting(CANNOT_EXECUTE)
@@ -89,7 +89,7 @@ impl Target {
         let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         let mounts = mounts::believed();
         let found = self.find(&mounts);
-        // What is wrong with the program is told first: it may be the store in the wrong place.
+        // A fault of the program is told first: it may be the store in the wrong place.
         let at = found.as_ref().map_or_else(|_| PathBuf::from(DEFAULT_AT), |(_, at)| at.clone());
         if !mounts.is_empty()
             && let Ok((store, _)) = &found
@@ -97,7 +97,7 @@ impl Target {
             // Looking for the program may lead there.
             start::ensure(store).map_err(run_failed)?;
         }
-        // What lies on the store is there only for a program that has the door: env has it, and executes the rest, in the
+        // Files of the store are there only for a program that has the door: env has it, and executes the rest, in the
         // folder on the mount that this process is in.
         let on_store = normal(Path::new(name)).is_some_and(|path| path.starts_with(&at));
         let folder = std::env::current_dir().ok().filter(|folder| folder.starts_with(&at));
@@ -144,7 +144,7 @@ impl Target {
         Ok((command, StorePath { at, is_mounted }))
     }
 
-    /// The store, and the path under which the program finds it: what is said, or else what `mounts` show.
+    /// The store, and the path under which the program finds it: from the arguments, or else from `mounts`.
     fn find(&self, mounts: &[Mounted]) -> Result<(Store, PathBuf), Failure> {
         let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
         let at = self.at.as_ref().map(|at| {

@@ -1,4 +1,4 @@
-//! `cuesta calibrate`: what a medium does, and what is got of a profile played on it.
+//! `cuesta calibrate`: measures a medium, and how much of a profile is obtained on it.
 
 use crate::messages::failure::Failure;
 use crate::messages::output;
@@ -56,7 +56,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What came out.
+/// The outcome of a calibration.
 struct Calibration {
     asked: Profile,
     medium: Profile,
@@ -138,7 +138,7 @@ impl Calibration {
         (asked != 0).then(|| figure.of(&self.obtained) as f64 / asked as f64)
     }
 
-    /// What is slower than was asked, although the medium is not.
+    /// The figures that are slower than was asked, although the medium is not.
     fn missing(&self) -> Option<String> {
         let told: Vec<String> = Figure::ALL
             .into_iter()

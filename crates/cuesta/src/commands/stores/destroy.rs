@@ -59,7 +59,7 @@ struct Removed {
     unmounted: Vec<PathBuf>,
     tier: Option<PathBuf>,
     freed: Freed,
-    /// What lies there is no part of it.
+    /// Files there that are no part of the store.
     left: Vec<PathBuf>,
 }
 

@@ -86,7 +86,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let text = if arguments.json { as_json(&report, exit_status) } else { as_text(&report) };
     let text = trusted.worded(&text);
-    // Who went away before it was said has not been told.
+    // A reader that went away before the end has not been told.
     if output::print(&text).map_err(|failure| failure.exiting(FSCK_FAILED))? && mode != Mode::Report {
         told(tier).map_err(|error| Failure::on(store.folder(), &error).exiting(FSCK_FAILED))?;
     }

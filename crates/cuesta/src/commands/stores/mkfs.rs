@@ -313,7 +313,7 @@ fn tier_folder(store: &Store, medium: Medium, given: Option<&Path>) -> Result<Pa
     }
 }
 
-/// The sizes of the new store: what was asked for, or what there is room for.
+/// The sizes of the new store: the ones asked for, or as much as there is room for.
 fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry, Failure> {
     let place = places::existing_ancestor(tier);
     let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
@@ -344,7 +344,7 @@ fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry
     sizes(tier, bytes, 0)
 }
 
-/// What was made so far; removed again unless all of it was.
+/// The files made so far; removed again unless all of them were made.
 struct Made(Vec<PathBuf>);
 
 impl Drop for Made {

@@ -56,7 +56,7 @@ pub(super) fn as_json(quotas: &[Quota]) -> Value {
     json!({ "users": users, "groups": groups, "directories": directories })
 }
 
-/// Groups are shown if one of them has limits, or is alone; soft limits if somebody has one.
+/// Groups are shown if one of them has limits, or is alone; soft limits if an owner has one.
 pub(super) fn as_text(quotas: &[Quota], at: &Path) -> String {
     let bytes = |blocks: u64| human(blocks.saturating_mul(BLOCK_BYTES));
     let number = |inodes: u64| inodes.to_string();

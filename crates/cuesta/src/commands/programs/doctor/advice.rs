@@ -85,7 +85,7 @@ fn name(program: &CountedProgram) -> String {
     String::from_utf8_lossy(&program.path).into_owned()
 }
 
-/// What a program can do that needs a call which is not served.
+/// The advice for a program that needs a call which is not served.
 fn instead_of(number: c_long) -> &'static str {
     match number {
         libc::SYS_mmap => {

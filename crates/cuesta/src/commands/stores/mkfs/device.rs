@@ -1,4 +1,4 @@
-//! A fast tier on a device of bytes (`/dev/dax0.0`): what it needs, and how it is divided.
+//! A fast tier on a DAX device (`/dev/dax0.0`): its requirements, and how it is divided.
 
 use super::sizes::sizes;
 use crate::messages::failure::Failure;
@@ -43,7 +43,7 @@ pub(super) fn refuse(device: &Path, folder: &Path, overwrites: bool) -> Result<(
     }
 }
 
-/// The sizes of a store on it: what was asked for, or all that logs leave.
+/// The sizes of a store on it: the size asked for, or all that logs leave.
 pub(super) fn geometry(device: &Path, asked: Option<Size>) -> Result<Geometry, Failure> {
     let room = room_on_device(device).map_err(|error| Failure::on(device, error))?;
     let room = room - (room / LOGS_PART).min(LOGS_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! What a store in memory does not survive on this machine, told when it is made.
+//! The losses that a store in memory does not survive on this machine, told when it is made.
 
 use crate::messages::output;
 use std::path::Path;
