@@ -12,7 +12,7 @@ use crate::workload::pieces::sources;
 /// Files in a directory of the trees made here.
 const DIRECTORY_FILES: u32 = 100;
 
-/// The title: the operation.
+/// A task of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A shell script that starts a program lying on the store, this often.
