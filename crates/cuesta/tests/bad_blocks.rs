@@ -155,7 +155,7 @@ fn content_that_a_block_does_not_take_goes_elsewhere_and_the_block_is_never_used
 }
 
 #[test]
-fn a_block_that_is_lost_and_written_in_part_is_an_error_to_who_reads_it_until_all_of_it_is_written() {
+fn a_block_that_is_lost_and_written_in_part_is_an_error_to_readers_until_all_of_it_is_written() {
     for checksums in ["off", "on"] {
         let place = place(checksums);
         let (_, offset) = last_block(&place, "big");

@@ -176,7 +176,7 @@ fn a_configuration_with_a_mistake_is_named() {
 }
 
 #[test]
-fn a_store_in_use_says_by_whom() {
+fn a_store_in_use_names_its_holder() {
     let place = Place::with_store();
     let mut daemon = place.command(&["serve", "store"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();

@@ -26,7 +26,7 @@ fn unshared(place: &Place, options: &str, script: &str) -> String {
 }
 
 #[test]
-fn who_is_root_of_a_namespace_only_works_on_a_store_served_outside() {
+fn a_root_of_a_namespace_only_works_on_a_store_served_outside() {
     if !has_namespaces() {
         return;
     }

@@ -47,7 +47,7 @@ fn flip(place: &Place, name: &str, offset: u64) {
 }
 
 #[test]
-fn a_flipped_bit_is_an_error_to_who_reads_it_and_scrub_names_the_file() {
+fn a_flipped_bit_is_an_error_to_readers_and_scrub_names_the_file() {
     let place = place();
     let made = shell(
         &place,
@@ -115,7 +115,7 @@ fn a_store_without_checksums_says_so() {
 
 /// As of a disk with a sector that cannot be read: the kernel sends a signal to a process that looks at the mapped page.
 #[test]
-fn what_the_medium_does_not_give_is_an_error_to_who_reads_it_and_the_daemon_goes_on() {
+fn a_block_that_the_medium_does_not_give_is_an_error_to_readers_and_the_daemon_goes_on() {
     let place = Place::with_store();
     let write = "head -c 20000 /dev/urandom >/cuesta/near && head -c 20000 /dev/urandom >/cuesta/far";
     assert_eq!(shell(&place, write).status(), 0);

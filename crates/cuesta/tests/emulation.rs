@@ -54,7 +54,7 @@ fn mkfs_refuses_a_profile_that_is_none_or_faster_than_the_medium_or_on_a_disk() 
 }
 
 #[test]
-fn a_configuration_that_cannot_be_is_told_by_who_serves() {
+fn the_daemon_tells_of_an_impossible_configuration() {
     let place = Place::with_store();
     let path = place.path("store/cuesta.toml");
     std::fs::write(&path, "emulate = \"tape\"\n").unwrap();

@@ -171,7 +171,7 @@ print(failed > 0, seconds < 20, len(own))
 }
 
 #[test]
-fn a_daemon_has_nothing_open_of_whoever_started_it() {
+fn a_daemon_has_no_open_files_of_its_starter() {
     let place = Place::with_store();
     let file = place.path("file of the caller's");
     std::fs::write(&file, "").unwrap();

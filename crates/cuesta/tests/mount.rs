@@ -73,7 +73,7 @@ fn a_line_of_fstab_mounts_it() {
 }
 
 #[test]
-fn a_file_that_is_open_outlives_its_name_whoever_takes_it() {
+fn a_file_that_is_open_outlives_its_name_by_either_door() {
     let Some(mounted) = Mounted::new() else { return };
     std::fs::write(mounted.path("file"), "content").unwrap();
     let mut file = File::open(mounted.path("file")).unwrap();
@@ -134,7 +134,7 @@ fn a_lock_of_an_open_file_description_goes_with_it() {
 }
 
 #[test]
-fn who_waits_for_a_lock_can_be_killed() {
+fn a_waiter_for_a_lock_can_be_killed() {
     let Some(mounted) = Mounted::new() else { return };
     std::fs::write(mounted.path("file"), "").unwrap();
     let file = File::open(mounted.path("file")).unwrap();

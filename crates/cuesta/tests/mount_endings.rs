@@ -266,7 +266,7 @@ fn calls_by_a_mount_that_wait_when_the_daemon_is_killed_go_on_with_the_next() {
 }
 
 #[test]
-fn a_store_that_somebody_has_without_serving_it_is_not_mounted() {
+fn a_store_that_is_locked_and_not_served_is_not_mounted() {
     let Some(mounted) = Mounted::new() else { return };
     mounted.unmount();
     assert_eq!(mounted.place.cuesta(&["stop", "store"]).status(), 0);
@@ -317,7 +317,7 @@ fn a_command_that_lies_on_a_mount_does_not_serve_by_it() {
 
 /// Of two `cuesta mount` at once one took the other's mount for the dead one that both had seen.
 #[test]
-fn who_found_a_dead_mount_leaves_the_next_one_there_alone() {
+fn a_finder_of_a_dead_mount_leaves_the_next_one_there_alone() {
     let Some(mounted) = Mounted::new() else { return };
     std::fs::write(mounted.path("file"), "content").unwrap();
     let at = mounted.path("").canonicalize().unwrap();

@@ -72,7 +72,7 @@ fn sleeps(process: &Child) -> bool {
 }
 
 #[test]
-fn who_comes_after_a_daemon_was_killed_is_served_by_the_next_one() {
+fn clients_after_a_killed_daemon_are_served_by_the_next_one() {
     let Some(place) = place_for_others(0o711) else { return };
     assert_eq!(place.cuesta(&["run", "--store", "store", "--", "true"]).status(), 0);
     place.kill_daemon();
@@ -344,7 +344,7 @@ fn a_user_owns_no_more_than_the_quota() {
 
 /// Totals of a directory with a quota are told who can reach it, as of a file system; and allocating ends where writing would.
 #[test]
-fn a_quotas_totals_are_for_who_reaches_it() {
+fn a_quotas_totals_are_for_processes_that_reach_it() {
     let Some(place) = place_for_others(0o711) else { return };
     let script =
         "mkdir -m 777 /cuesta/all /cuesta/all/p; mkdir -m 700 /cuesta/closed; mkdir -m 777 /cuesta/closed/p";

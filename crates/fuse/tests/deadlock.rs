@@ -83,7 +83,7 @@ fn end_of(connection: u32) {
 }
 
 #[test]
-fn who_takes_a_lease_waits_for_no_page_that_a_read_has_locked() {
+fn taking_a_lease_waits_for_no_page_that_a_read_has_locked() {
     if !can_mount() {
         return;
     }

@@ -172,7 +172,7 @@ fn a_name_that_the_mount_moved_beside_what_another_door_changes_is_replaced_at_o
 }
 
 #[test]
-fn names_are_kept_again_once_nobody_changes_them_and_taken_back_when_somebody_does() {
+fn names_are_kept_again_once_changes_end_and_taken_back_with_the_next_one() {
     if !can_mount() {
         return;
     }

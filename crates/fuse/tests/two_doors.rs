@@ -314,7 +314,7 @@ fn what_the_mount_changes_a_session_sees_at_once() {
 }
 
 #[test]
-fn what_nobody_changes_the_kernel_does_not_ask_for_again() {
+fn the_kernel_does_not_ask_again_for_unchanged_files() {
     if !can_mount() {
         return;
     }
@@ -399,7 +399,7 @@ fn a_file_that_is_open_is_as_long_as_the_other_door_left_it() {
 
 /// Each record is some pages, of one byte, so that one that is cut or put elsewhere is seen.
 #[test]
-fn what_both_doors_append_at_once_lies_one_behind_the_other_whole() {
+fn appends_by_both_doors_at_once_lie_whole_one_behind_the_other() {
     if !can_mount() {
         return;
     }
@@ -437,7 +437,7 @@ fn what_both_doors_append_at_once_lies_one_behind_the_other_whole() {
 
 /// The kernel does not take an answer that it is told meanwhile to hold no more.
 #[test]
-fn who_comes_to_a_new_mount_while_its_root_changes_may_enter() {
+fn a_process_that_comes_to_a_new_mount_while_its_root_changes_may_enter() {
     if !can_mount() {
         return;
     }

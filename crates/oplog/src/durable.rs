@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_while_another_writes_is_served_with_all_others_by_the_next_write() {
+    fn waiters_during_a_write_are_all_served_by_the_next_write() {
         const THREADS: u32 = 5;
         let durable = Durable::new(LogPosition(0));
         let (completed, count) = (AtomicU64::new(0), AtomicU32::new(0));

@@ -143,8 +143,8 @@ fn is_not_handed_in() {
 
 /// This process sees its own log through the appender, not through the page.
 #[test]
-fn what_counts_here_is_whole() {
-    explore("what_counts_here_is_whole", || {
+fn announced_entries_are_whole() {
+    explore("announced_entries_are_whole", || {
         let log = Log::new(SLOTS as u32);
         let writers = [1, 2].map(|writer| {
             let log = log.clone();
@@ -210,7 +210,7 @@ fn every_ordering_and_check_is_needed() {
         ("models::completes_in_order", completes_in_order),
         ("models::is_taken_along", is_taken_along),
         ("models::is_not_handed_in", is_not_handed_in),
-        ("models::what_counts_here_is_whole", what_counts_here_is_whole),
+        ("models::announced_entries_are_whole", announced_entries_are_whole),
         ("models::room_is_used_again", room_is_used_again),
         ("models::unused_room_is_given_back", unused_room_is_given_back),
     ]);

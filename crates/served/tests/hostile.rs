@@ -179,7 +179,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
 }
 
 #[test]
-fn who_has_the_token_has_the_file_and_no_other_pipe_will_do() {
+fn the_token_gives_the_file_and_no_other_pipe_does() {
     if !is_root() {
         return;
     }
@@ -323,7 +323,7 @@ fn connections_of_one_user_are_bounded() {
 }
 
 #[test]
-fn who_comes_and_goes_and_opens_and_closes_is_served_however_often() {
+fn connections_and_files_that_come_and_go_are_served_however_often() {
     if !is_root() {
         return;
     }

@@ -108,7 +108,7 @@ fn what_a_hostile_ring_took_is_given_back() {
 }
 
 #[test]
-fn bytes_and_words_that_change_while_they_are_read_harm_nobody_else() {
+fn bytes_and_words_that_change_while_they_are_read_harm_no_other_client() {
     if !is_root() {
         return;
     }

@@ -94,7 +94,7 @@ fn a_message_that_stops_half_way_and_a_connection_that_says_nothing_are_given_up
 }
 
 #[test]
-fn answers_that_nobody_takes_are_given_up_and_take_no_more_memory_than_their_user_may() {
+fn answers_that_are_not_taken_are_given_up_and_take_no_more_memory_than_their_user_may() {
     if !is_root() {
         return;
     }

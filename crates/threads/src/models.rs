@@ -2,17 +2,17 @@
 //!
 //! | model | what holds |
 //! |---|---|
-//! | `a_pin_is_of_what_the_number_had` | while a number's file is closed and its place reused for another number's, no look-up of the first finds the second |
+//! | `a_pin_is_of_the_file_that_the_number_had` | while a number's file is closed and its place reused for another number's, no look-up of the first finds the second |
 //! | `the_last_of_several_closes_drops` | a file with two numbers, closed by two threads while a third uses it, is dropped once, after all |
-//! | `a_freed_number_is_nobodys` | a thread that gets a number from the kernel which another thread gave back does not find that one's file |
+//! | `a_freed_number_has_no_file` | a thread that gets a number from the kernel which another thread gave back does not find that one's file |
 //! | `close_and_replace_agree_with_the_kernel` | of close and dup2 on one number one comes first, here and in the kernel |
 //! | `of_two_replacements_one_stays` | two dup2 onto one number: one file stays, the others lose their references |
-//! | `a_new_file_is_whole`, `who_closes_need_not_have_looked` | one thread opens, another looks up or closes |
+//! | `a_new_file_is_whole`, `a_closing_thread_need_not_have_looked` | one thread opens, another looks up or closes |
 //! | `a_turn_may_change_nothing` | a change that the kernel refused |
-//! | `nobody_is_inside_a_closed_gate` | work done while it is closed overlaps with no work inside, and the next thread sees it, and wakes |
+//! | `no_thread_is_inside_a_closed_gate` | work done while it is closed overlaps with no work inside, and the next thread sees it, and wakes |
 //! | `it_may_close_again_at_once` | a thread that one opening let in meets the next closing |
-//! | `who_shuts_it_may_pass` | the thread that ends the process, with the gate shut behind everybody |
-//! | `two_who_close_go_one_after_the_other` | two threads inside that close it do not wait for each other |
+//! | `the_thread_that_shuts_it_may_pass` | the thread that ends the process, with the gate shut behind everybody |
+//! | `two_closing_threads_go_one_after_the_other` | two threads inside that close it do not wait for each other |
 //! | `a_handler_enters_while_its_thread_waits` | a signal's handler that comes here from a thread on its way in |
 //! | `members_come_and_go` | a thread that begins and ends while the gate is closed |
 //! | `a_lock_is_held_by_one` | the generation lock excludes, and no thread sleeps on |
@@ -161,8 +161,8 @@ fn aside<T: Send + 'static>(
 }
 
 #[test]
-fn a_pin_is_of_what_the_number_had() {
-    explore("a_pin_is_of_what_the_number_had", || {
+fn a_pin_is_of_the_file_that_the_number_had() {
+    explore("a_pin_is_of_the_file_that_the_number_had", || {
         let world = World::new();
         assert_eq!(world.open('a'), 0);
         let other = aside(&world, |world| {
@@ -197,8 +197,8 @@ fn the_last_of_several_closes_drops() {
 }
 
 #[test]
-fn a_freed_number_is_nobodys() {
-    explore("a_freed_number_is_nobodys", || {
+fn a_freed_number_has_no_file() {
+    explore("a_freed_number_has_no_file", || {
         let world = World::new();
         let first = world.open('a');
         world.allocate(Kernels::Foreign).unwrap();
@@ -254,8 +254,8 @@ fn a_turn_may_change_nothing() {
 
 /// Room for a file is made by one thread, and given back by another that knows only the number.
 #[test]
-fn who_closes_need_not_have_looked() {
-    explore("who_closes_need_not_have_looked", || {
+fn a_closing_thread_need_not_have_looked() {
+    explore("a_closing_thread_need_not_have_looked", || {
         let world = World::new();
         let opener = aside(&world, |world| assert_eq!(world.open('a'), 0));
         let turn = world.table.turn(0).unwrap();
@@ -354,8 +354,8 @@ fn beside(gated: &Arc<Gated>, act: impl FnOnce(&Gated) + Send + 'static) -> thre
 }
 
 #[test]
-fn nobody_is_inside_a_closed_gate() {
-    explore("nobody_is_inside_a_closed_gate", || {
+fn no_thread_is_inside_a_closed_gate() {
+    explore("no_thread_is_inside_a_closed_gate", || {
         let gated = Gated::new();
         let other = beside(&gated, |gated| gated.call(1));
         gated.close(0);
@@ -378,8 +378,8 @@ fn it_may_close_again_at_once() {
 
 /// A signal's handler in the thread that ends the process, after it let everybody else out.
 #[test]
-fn who_shuts_it_may_pass() {
-    explore("who_shuts_it_may_pass", || {
+fn the_thread_that_shuts_it_may_pass() {
+    explore("the_thread_that_shuts_it_may_pass", || {
         let gated = Gated::new();
         let other = beside(&gated, |gated| {
             gated.call(1);
@@ -397,8 +397,8 @@ fn who_shuts_it_may_pass() {
 }
 
 #[test]
-fn two_who_close_go_one_after_the_other() {
-    explore("two_who_close_go_one_after_the_other", || {
+fn two_closing_threads_go_one_after_the_other() {
+    explore("two_closing_threads_go_one_after_the_other", || {
         let gated = Gated::new();
         let other = beside(&gated, |gated| gated.close(1));
         gated.close(0);
@@ -469,18 +469,18 @@ fn a_lock_is_held_by_one() {
 #[test]
 fn every_ordering_and_check_is_needed() {
     let unnoticed = unnoticed_mistakes(&[
-        ("models::a_pin_is_of_what_the_number_had", a_pin_is_of_what_the_number_had),
+        ("models::a_pin_is_of_the_file_that_the_number_had", a_pin_is_of_the_file_that_the_number_had),
         ("models::the_last_of_several_closes_drops", the_last_of_several_closes_drops),
-        ("models::a_freed_number_is_nobodys", a_freed_number_is_nobodys),
+        ("models::a_freed_number_has_no_file", a_freed_number_has_no_file),
         ("models::close_and_replace_agree_with_the_kernel", close_and_replace_agree_with_the_kernel),
         ("models::of_two_replacements_one_stays", of_two_replacements_one_stays),
         ("models::a_new_file_is_whole", a_new_file_is_whole),
-        ("models::who_closes_need_not_have_looked", who_closes_need_not_have_looked),
+        ("models::a_closing_thread_need_not_have_looked", a_closing_thread_need_not_have_looked),
         ("models::a_turn_may_change_nothing", a_turn_may_change_nothing),
-        ("models::nobody_is_inside_a_closed_gate", nobody_is_inside_a_closed_gate),
+        ("models::no_thread_is_inside_a_closed_gate", no_thread_is_inside_a_closed_gate),
         ("models::it_may_close_again_at_once", it_may_close_again_at_once),
-        ("models::who_shuts_it_may_pass", who_shuts_it_may_pass),
-        ("models::two_who_close_go_one_after_the_other", two_who_close_go_one_after_the_other),
+        ("models::the_thread_that_shuts_it_may_pass", the_thread_that_shuts_it_may_pass),
+        ("models::two_closing_threads_go_one_after_the_other", two_closing_threads_go_one_after_the_other),
         ("models::a_handler_enters_while_its_thread_waits", a_handler_enters_while_its_thread_waits),
         ("models::members_come_and_go", members_come_and_go),
         ("models::a_lock_is_held_by_one", a_lock_is_held_by_one),

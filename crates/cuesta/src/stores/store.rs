@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_not_mounted_a_disk_is_not_told_to_remove_the_store() {
+    fn a_user_without_the_disk_mounted_is_not_told_to_remove_the_store() {
         let on_disk = advice(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/not mounted/tier")));
         assert!(on_disk.contains("mount the file system") && !on_disk.contains("destroy"), "{on_disk}");
         let in_memory = advice(Path::new("/dev/shm/not there"));

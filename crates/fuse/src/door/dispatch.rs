@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::refusal::Refusal;
 use super::state::handles::Handles;
-use super::state::known::Known;
+use super::state::known::KnownInodes;
 use super::state::locks::Locks;
 use super::state::overtaken::Overtaken;
 use super::state::shared_offsets::SharedOffsets;
@@ -24,7 +24,7 @@ use std::time::Instant;
 pub struct Door {
     pub(super) client: Arc<Client>,
     pub(super) device: Arc<Device>,
-    pub(super) known: Known,
+    pub(super) known: KnownInodes,
     pub(super) files: Handles,
     pub(super) shared_offsets: SharedOffsets,
     pub(super) locks: Locks,
@@ -67,7 +67,7 @@ impl Door {
         Door {
             client,
             device,
-            known: Known::default(),
+            known: KnownInodes::default(),
             files: Handles::default(),
             shared_offsets: SharedOffsets::default(),
             locks: Locks::default(),

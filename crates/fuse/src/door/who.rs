@@ -54,7 +54,7 @@ pub(super) fn keeps_set_id(header: &InHeader) -> bool {
 }
 
 /// Credentials of a sender that only looks.
-pub(super) fn anybody() -> Credentials {
+pub(super) fn onlooker() -> Credentials {
     Credentials { capabilities: Capabilities::ALL, ..Credentials::default() }
 }
 

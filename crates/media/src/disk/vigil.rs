@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_share_the_processor_sleeps_and_so_do_the_next_waits() {
+    fn a_waiter_that_shares_the_processor_sleeps_and_so_do_the_next_waits() {
         let vigil = Vigil::new(LONGEST);
         assert_eq!(watch(&vigil, 150, SHARED * 2), (false, 1));
         for _ in 0..RESTS {
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stays_awake_for_a_slow_disk() {
+    fn no_waiter_stays_awake_for_a_slow_disk() {
         let vigil = Vigil::new(LONGEST);
         assert_eq!(watch(&vigil, 5000, Duration::from_micros(1)), (false, 1001));
         assert_eq!(watch(&vigil, 5000, Duration::from_micros(1)), (false, 0));
     }
 
     #[test]
-    fn who_is_told_to_sleep_does() {
+    fn a_waiter_that_is_told_to_sleep_does() {
         let vigil = Vigil::new(Duration::ZERO);
         assert_eq!(watch(&vigil, 5, Duration::from_micros(1)), (false, 0));
     }

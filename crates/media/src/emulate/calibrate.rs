@@ -117,7 +117,7 @@ impl Scratch {
     ) -> Result<Vec<u64>, AccessError> {
         let pieces = (memory.len() / self.threads as u64 / PIECE_BYTES as u64).max(1);
         let start = Barrier::new(self.threads);
-        let work = |thread: u64| -> Result<Vec<Turn>, AccessError> {
+        let work = |thread: u64| -> Result<Vec<Transfer>, AccessError> {
             let mut piece = vec![0x5a; PIECE_BYTES];
             let mut place = 0;
             let mut turn = || {
@@ -128,7 +128,7 @@ impl Scratch {
                     (place, bytes) = (place + 1, bytes + PIECE_BYTES as u64);
                     let ended = Instant::now();
                     if ended - began >= TURN {
-                        return Ok(Turn { began, ended, bytes });
+                        return Ok(Transfer { began, ended, bytes });
                     }
                 }
             };
@@ -143,21 +143,21 @@ impl Scratch {
                 let turns = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 all.iter_mut().zip(turns).for_each(|(turn, other)| turn.join(&other));
             }
-            Ok(all.iter().map(Turn::mb_s).collect())
+            Ok(all.iter().map(Transfer::mb_s).collect())
         })
     }
 }
 
 /// Bytes that were copied, and when.
-struct Turn {
+struct Transfer {
     began: Instant,
     ended: Instant,
     bytes: u64,
 }
 
-impl Turn {
+impl Transfer {
     /// Takes in what another thread did at about the same time.
-    fn join(&mut self, other: &Turn) {
+    fn join(&mut self, other: &Transfer) {
         self.began = self.began.min(other.began);
         self.ended = self.ended.max(other.ended);
         self.bytes += other.bytes;

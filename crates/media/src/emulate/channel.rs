@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_waits_for_who_came_before_and_nobody_for_nonsense() {
+    fn later_accesses_wait_for_earlier_ones_and_none_for_nonsense() {
         let free = AtomicU64::new(0);
         assert_eq!(take(&free, 100, 10), 110);
         assert_eq!(take(&free, 105, 10), 120);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_descriptor_says_is_seen_as_long_as_anybody_has_it() {
+    fn a_mark_is_seen_as_long_as_a_process_has_its_descriptor() {
         let (_guard, folder) = folder();
         let says = |mark| is_marked(&folder, INODE, mark).unwrap();
         assert!(!says(Mark::Opener) && !exists(&folder, INODE));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_read_neither_says_that_it_writes_nor_keeps_a_writer_out() {
+    fn a_reader_neither_says_that_it_writes_nor_keeps_a_writer_out() {
         let (_guard, folder) = folder();
         let says = |mark| is_marked(&folder, INODE, mark).unwrap();
         let reader = take(&folder, INODE, Access::Read).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_reads_and_writes_nothing() {
+    fn a_lock_file_is_neither_read_nor_written() {
         let (_guard, folder) = folder();
         // In memory, mostly, and on a disk, where files do not reach so far.
         let disk = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ mod tests {
 
     /// Two that lock one inode's file exclude each other, however often it is taken away.
     #[test]
-    fn nobody_goes_on_with_a_lock_file_that_was_taken_away() {
+    fn no_process_goes_on_with_a_lock_file_that_was_removed() {
         let (_guard, folder) = folder();
         let (held, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_claimed_when_nobody_has_it_mapped() {
+    fn a_file_is_claimed_when_no_process_has_it_mapped() {
         let guard = tempfile::tempdir_in("/dev/shm").unwrap();
         let folder = File::open(guard.path()).unwrap();
         make_folder(&folder).unwrap();

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_acts_for_another_user_makes_files_of_the_owner_s() {
+    fn a_process_that_acts_for_another_user_makes_files_of_the_owner_s() {
         if !geteuid().is_root() {
             println!("skipped: only root acts for others");
             return;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct Callers(Mutex<HashMap<Caller, Arc<Known>>>);
+pub(crate) struct Callers(Mutex<HashMap<Caller, Arc<CallerState>>>);
 
 /// The state of one caller.
 #[derive(Debug, Default)]
-struct Known {
+struct CallerState {
     state: Mutex<State>,
     is_done: Condvar,
 }
@@ -35,13 +35,13 @@ const _: () = assert!(CALL_SLOTS as u32 <= u64::BITS);
 pub(crate) struct Connected {
     callers: Arc<Callers>,
     pub(crate) caller: Caller,
-    known: Arc<Known>,
+    known: Arc<CallerState>,
 }
 
 /// A call that is being executed.
 #[derive(Debug)]
 pub(crate) struct Executing<'c> {
-    known: &'c Known,
+    known: &'c CallerState,
     bit: u64,
 }
 

@@ -19,7 +19,7 @@ use cuesta_libfs::{
     OpenFile, SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
-use held::{Held, HeldSubject};
+use held::{HeldPlace, HeldSubject};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -341,13 +341,13 @@ impl<'s> Connection<'s> {
         self.files.lock().get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
     }
 
-    pub(crate) fn place(&self, place: Place) -> Result<Held, Error> {
+    pub(crate) fn place(&self, place: Place) -> Result<HeldPlace, Error> {
         Ok(match place {
-            Place::Root => Held::Root(self.shared.client()?),
-            Place::Directory(file) => Held::Directory(self.file(file)?),
+            Place::Root => HeldPlace::Root(self.shared.client()?),
+            Place::Directory(file) => HeldPlace::Directory(self.file(file)?),
             Place::Inode(inode) => {
                 self.check_trusted()?;
-                Held::Inode(self.shared.client()?, inode)
+                HeldPlace::Inode(self.shared.client()?, inode)
             }
         })
     }

@@ -1,12 +1,12 @@
 //! Open files, and the tokens that allow their use.
 //!
-//! The token of a file is the reading end of a pipe ([`crate::answering::kept`]). We keep the writing end: it breaks when no process has the
+//! The token of a file is the reading end of a pipe ([`crate::answering::file_table`]). We keep the writing end: it breaks when no process has the
 //! token any more, and then the file is closed. A token that is shown is looked for by its file system and its number. Some file
 //! systems in memory give a number twice, so the process also has to prove it: bytes that the daemon writes into its end must come out
 //! of the token. The bytes of an earlier proof are read first; a proof by another pipe leaves nothing that counts.
 //! A file whose token a process has when the daemon ends is open with the next one, unless its inode lost its last name.
 
-use crate::answering::kept::{Found, Kept, Made, Record, Slot};
+use crate::answering::file_table::{FileTable, Made, Record, Slot, SurvivingFile};
 use crate::answering::sending::Sendings;
 use crate::shares::accounts::{Accounts, Holder, Share};
 use crate::shares::limits::DESCRIPTORS_OF_FILE;
@@ -46,7 +46,7 @@ pub(crate) struct File {
     pipe: OwnedFd,
     pipe_identity: PipeIdentity,
     accounts: Arc<Accounts>,
-    kept: Arc<Kept>,
+    kept: Arc<FileTable>,
     slot: Slot,
     holder: Holder,
     /// Its shares of the daemon, which count for its user.
@@ -71,11 +71,11 @@ struct Locks {
 
 /// All of them.
 pub(crate) struct Files {
-    known: Mutex<Known>,
+    known: Mutex<FilesByPipe>,
     accounts: Arc<Accounts>,
     lent: Lent,
     sendings: Sendings,
-    kept: Arc<Kept>,
+    kept: Arc<FileTable>,
     watched: OwnedFd,
     stop: OwnedFd,
 }
@@ -97,7 +97,7 @@ impl PipeIdentity {
 }
 
 #[derive(Default)]
-struct Known {
+struct FilesByPipe {
     by_pipe: HashMap<PipeIdentity, Arc<File>>,
     next: u64,
 }
@@ -218,7 +218,7 @@ impl Drop for File {
 }
 
 impl Files {
-    pub(crate) fn new(kept: Kept, accounts: Arc<Accounts>) -> io::Result<Files> {
+    pub(crate) fn new(kept: FileTable, accounts: Arc<Accounts>) -> io::Result<Files> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&watched, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
@@ -268,12 +268,12 @@ impl Files {
             client.close(file)?;
             return Err(Error::Descriptors);
         };
-        let found = Found { slot, record, pipe };
+        let found = SurvivingFile { slot, record, pipe };
         self.watch_over(client, file, found, (holder, shares), shared_offset).map(|file| (file, token))
     }
 
     /// Opens the files again that were open with the daemon before, that a process has, and that are still there.
-    pub(crate) fn restore(&self, client: &Arc<Client>, found: Vec<Found>) {
+    pub(crate) fn restore(&self, client: &Arc<Client>, found: Vec<SurvivingFile>) {
         for found in found {
             let Record { number, inode, flags, user, group, offset, .. } = found.record;
             {
@@ -316,7 +316,7 @@ impl Files {
         &self,
         client: Arc<Client>,
         file: Arc<OpenFile>,
-        Found { slot, record, pipe }: Found,
+        SurvivingFile { slot, record, pipe }: SurvivingFile,
         (holder, shares): (Holder, [Share; 2]),
         shared_offset: Option<SharedOffset>,
     ) -> Result<Arc<File>, Error> {

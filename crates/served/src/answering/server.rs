@@ -2,8 +2,8 @@
 //!
 //! One session does the work of all. It is begun when the first of them comes, and anew if it was ended.
 
+use crate::answering::file_table::FileTable;
 use crate::answering::files::Files;
-use crate::answering::kept::Kept;
 use crate::answering::serving;
 use crate::answering::shared::Shared;
 use crate::shares::accounts::{Accounts, Holder, Share};
@@ -93,7 +93,7 @@ impl Server {
     ) -> Result<Server, StartError> {
         let listener = Arc::new(listener);
         let fail = |source: io::Error| StartError { path: listener.path.display().to_string(), source };
-        let (kept, found) = Kept::open(tier).map_err(fail)?;
+        let (kept, found) = FileTable::open(tier).map_err(fail)?;
         let accounts = Accounts::new(limits);
         let files = Files::new(kept, Arc::clone(&accounts)).map_err(fail)?;
         let shared = Arc::new(Shared::new(sharedfs.to_owned(), files));
@@ -209,7 +209,7 @@ mod tests {
     const DAEMONS: usize = 300;
 
     #[test]
-    fn whoever_looks_while_a_daemon_takes_over_sees_a_socket_that_everybody_may_use() {
+    fn a_look_while_a_daemon_takes_over_sees_a_socket_that_every_user_may_use() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(USERS_SOCKET_FILE);
         let first = listen(folder.path(), &path).unwrap();

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_made_and_looked_at_and_who_finds_something_else_says_so() {
+    fn all_is_made_and_looked_at_and_a_difference_is_told() {
         for have_written in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let rest = AtRest { files: 1500, sessions: 3, have_written };

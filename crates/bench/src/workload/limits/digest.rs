@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_seen_by_who_did_not_write_it() {
+    fn each_kind_is_seen_by_another_process_than_its_writer() {
         for folded in [Folded::Fresh, Folded::Temporary, Folded::Overwrites] {
             let dir = tempfile::tempdir().unwrap();
             let digest = Digest { folded, processes: 2, bytes_max: 3 * folded.block_bytes() };

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_is_told_with_its_words_and_nobody_waits_for_it() {
+    fn one_that_fails_is_told_with_its_words_and_no_other_waits_for_it() {
         let failed = run(2, |member| {
             if member.number == 1 {
                 return Err(BenchError::Corrupt("it is not what it was".into()));

@@ -227,7 +227,7 @@ impl Door {
         flags: RenameFlags,
     ) -> [Option<(InodeNumber, InodeNumber, InodeNumber)>; 2] {
         let directory = |parent, name| {
-            let stat = self.client.stat(&who::anybody(), Base::Inode(parent), name, false).ok()?;
+            let stat = self.client.stat(&who::onlooker(), Base::Inode(parent), name, false).ok()?;
             (stat.record.kind() == FileKind::Directory).then_some(stat.record.inode)
         };
         let there = (from != to).then(|| directory(from, old)).flatten().map(|inode| (inode, from, to));
@@ -247,7 +247,7 @@ impl Door {
     /// The inode of a name that is about to be removed: while it is held the inode stays.
     fn hold(&self, base: Base<'_>, name: &[u8]) -> Option<Arc<OpenFile>> {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        self.client.open(&who::anybody(), base, name, flags, 0).ok()
+        self.client.open(&who::onlooker(), base, name, flags, 0).ok()
     }
 
     /// Goes on holding it if that was its last name and the kernel knows it.

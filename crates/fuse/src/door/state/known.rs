@@ -34,11 +34,11 @@ struct Entry {
 
 /// All of them.
 #[derive(Default)]
-pub(in crate::door) struct Known {
+pub(in crate::door) struct KnownInodes {
     parts: [Mutex<HashMap<u64, Entry>>; PARTS],
 }
 
-impl Known {
+impl KnownInodes {
     fn part(&self, inode: InodeNumber) -> &Mutex<HashMap<u64, Entry>> {
         &self.parts[inode.0 as usize % PARTS]
     }

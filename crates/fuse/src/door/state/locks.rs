@@ -5,7 +5,7 @@
 use super::kinds::{Kind, kind_of_wait};
 use super::lock_file::{END_OF_ALL, LockFile, Wanted};
 use super::range::Range;
-use super::records::{Held, Owner, Records};
+use super::records::{Owner, OwnerLocks, Records};
 use super::shares::Shares;
 use crate::door::refusal::Refusal;
 use crate::kernel::abi::{InHeader, LockIn};
@@ -105,8 +105,14 @@ impl Locks {
         }
         let file = take()?;
         let (pid, handle) = (asked.pid, asked.handle);
-        let held =
-            Held { file: Arc::clone(&file), pid, handle, ranges: Vec::new(), users: 1, is_closed: false };
+        let held = OwnerLocks {
+            file: Arc::clone(&file),
+            pid,
+            handle,
+            ranges: Vec::new(),
+            users: 1,
+            is_closed: false,
+        };
         records.owners.insert(owner, held);
         Ok(Some(file))
     }
@@ -299,7 +305,7 @@ mod tests {
 
     /// Another thread of the owner closes the file and locks another byte meanwhile.
     #[test]
-    fn who_waited_has_the_lock_though_its_process_closed_the_file() {
+    fn a_waiter_has_the_lock_though_its_process_closed_the_file() {
         let (locks, file) = (Locks::default(), tempfile::NamedTempFile::new().unwrap());
         let other = description(file.path());
         let byte = |byte, kind: i32| {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_a_directory_that_was_found_elsewhere_has_it_there() {
+    fn a_thread_that_uses_a_directory_found_elsewhere_has_it_there() {
         let overtaken = Overtaken::default();
         let now = Instant::now();
         overtaken.note_elsewhere(7, FOUND, now);

@@ -27,7 +27,7 @@ pub(in crate::door) struct Owner {
 
 /// What an owner has them on.
 #[derive(Debug)]
-pub(in crate::door) struct Held {
+pub(in crate::door) struct OwnerLocks {
     pub file: Arc<LockFile>,
     /// The process that set the last one,
     pub pid: u32,
@@ -54,7 +54,7 @@ struct Waiting {
 /// All of that, for one mount.
 #[derive(Default)]
 pub(in crate::door) struct Records {
-    pub owners: HashMap<Owner, Held>,
+    pub owners: HashMap<Owner, OwnerLocks>,
     waiting: HashMap<u64, Waiting>,
 }
 
@@ -205,7 +205,7 @@ mod tests {
         for (owner, range) in holders {
             let file = rustix::fd::OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
             let file = Arc::new(LockFile::from(file));
-            let held = Held { file, pid: 0, handle: 0, ranges: Vec::new(), users: 0, is_closed: false };
+            let held = OwnerLocks { file, pid: 0, handle: 0, ranges: Vec::new(), users: 0, is_closed: false };
             records.owners.entry(*owner).or_insert(held);
             records.grant(*owner, *range);
         }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_lock_of_an_open_file_description_is_in_no_circle() {
+    fn a_waiter_for_a_lock_of_an_open_file_description_is_in_no_circle() {
         let mut records = with(&[(at(1, 1), WHOLE), (at(2, 100), WHOLE)]);
         assert!(!wait(&mut records, at(1, 100), WHOLE));
         assert!(!wait(&mut records, at(2, 1), WHOLE));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_locks_byte_after_byte_has_one_lock() {
+    fn locks_of_byte_after_byte_are_one_lock() {
         let byte = |byte, is_exclusive| Range { first: byte, last: byte, is_exclusive };
         let mut records = with(&[(at(1, 1), byte(0, true))]);
         for number in (2..1000).step_by(2).chain((1..1000).step_by(2)) {

@@ -6,32 +6,32 @@ use cuesta_libfs::{Base, Client, Error, Target};
 use std::sync::Arc;
 
 /// A place, held for the length of a request.
-pub(crate) enum Held {
+pub(crate) enum HeldPlace {
     Root(Arc<Client>),
     Directory(Arc<File>),
     Inode(Arc<Client>, InodeNumber),
 }
 
-impl Held {
+impl HeldPlace {
     pub(crate) fn client(&self) -> &Arc<Client> {
         match self {
-            Held::Root(client) | Held::Inode(client, _) => client,
-            Held::Directory(file) => &file.client,
+            HeldPlace::Root(client) | HeldPlace::Inode(client, _) => client,
+            HeldPlace::Directory(file) => &file.client,
         }
     }
 
     pub(crate) fn base(&self) -> Result<Base<'_>, Error> {
         match self {
-            Held::Root(_) => Ok(Base::Root),
-            Held::Directory(file) => Ok(Base::Directory(file.open()?)),
-            Held::Inode(_, inode) => Ok(Base::Inode(*inode)),
+            HeldPlace::Root(_) => Ok(Base::Root),
+            HeldPlace::Directory(file) => Ok(Base::Directory(file.open()?)),
+            HeldPlace::Inode(_, inode) => Ok(Base::Inode(*inode)),
         }
     }
 }
 
 /// The subject of a request, held for the request's length.
 pub(crate) enum HeldSubject<'a> {
-    Path(Held, &'a [u8], bool),
+    Path(HeldPlace, &'a [u8], bool),
     File(Arc<File>),
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Record {
 pub(crate) struct Slot(u32);
 
 /// A file that the daemon before kept, and that a process still has.
-pub(crate) struct Found {
+pub(crate) struct SurvivingFile {
     pub(crate) slot: Slot,
     pub(crate) record: Record,
     /// Our end of its pipe.
@@ -85,7 +85,7 @@ pub(crate) struct Made {
 }
 
 /// The folder and the table.
-pub(crate) struct Kept {
+pub(crate) struct FileTable {
     folder: OwnedFd,
     file: OwnedFd,
     /// Of the table, the pipes and the folder.
@@ -104,9 +104,9 @@ fn name(slot: u32) -> String {
     slot.to_string()
 }
 
-impl Kept {
+impl FileTable {
     /// Opens the table in the tier, and finds the files that a process still has. The rest goes.
-    pub(crate) fn open(tier: &Path) -> io::Result<(Kept, Vec<Found>)> {
+    pub(crate) fn open(tier: &Path) -> io::Result<(FileTable, Vec<SurvivingFile>)> {
         let path = tier.join(USERS_FILES_FOLDER);
         match mkdirat(CWD, &path, FOLDER_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -124,8 +124,13 @@ impl Kept {
         fallocate(&file, FallocateFlags::empty(), 0, SLOT_BYTES)?;
         let table = Mapping::of_file(file.as_fd(), 0, bytes, Protection::ReadWrite, Medium::Memory, false)
             .map_err(io::Error::other)?;
-        let mut kept =
-            Kept { folder, file, device, table, free: Mutex::new(Free { given_back: Vec::new(), next: 1 }) };
+        let mut kept = FileTable {
+            folder,
+            file,
+            device,
+            table,
+            free: Mutex::new(Free { given_back: Vec::new(), next: 1 }),
+        };
         let is_ours = is_whole && kept.word(Slot(0), Word::Number).load(Ordering::Acquire) == VERSION;
         let found = kept.look(is_ours)?;
         kept.word(Slot(0), Word::Number).store(VERSION, Ordering::Release);
@@ -138,7 +143,7 @@ impl Kept {
     }
 
     /// Goes through the pipes; keeps none that `is_ours` does not vouch for.
-    fn look(&mut self, is_ours: bool) -> io::Result<Vec<Found>> {
+    fn look(&mut self, is_ours: bool) -> io::Result<Vec<SurvivingFile>> {
         let mut found = Vec::new();
         for entry in Dir::read_from(&self.folder)? {
             let entry = entry?;
@@ -152,23 +157,23 @@ impl Kept {
             match pipe.and_then(|number| self.open_end(number)) {
                 Some(pipe) => {
                     let slot = Slot(number);
-                    found.push(Found { slot, record: self.record(slot), pipe });
+                    found.push(SurvivingFile { slot, record: self.record(slot), pipe });
                 }
                 None => drop(unlinkat(&self.folder, entry.file_name(), AtFlags::empty())),
             }
         }
         // By a number a program means one file: of two records with the same neither is believed.
         let mut counts: HashMap<u64, u32> = HashMap::new();
-        found.iter().for_each(|found: &Found| *counts.entry(found.record.number).or_default() += 1);
-        let (mut found, doubtful): (Vec<Found>, Vec<Found>) =
+        found.iter().for_each(|found: &SurvivingFile| *counts.entry(found.record.number).or_default() += 1);
+        let (mut found, doubtful): (Vec<SurvivingFile>, Vec<SurvivingFile>) =
             found.into_iter().partition(|found| counts.get(&found.record.number) == Some(&1));
-        for Found { slot, .. } in doubtful {
+        for SurvivingFile { slot, .. } in doubtful {
             // One that stays is found to be doubtful by the next daemon, or made anew.
             let _ = unlinkat(&self.folder, name(slot.0), AtFlags::empty());
         }
         found.sort_unstable_by_key(|found| found.slot.0);
         let free = self.free.get_mut();
-        for Found { slot, .. } in &found {
+        for SurvivingFile { slot, .. } in &found {
             free.given_back.extend(free.next..slot.0);
             free.next = slot.0 + 1;
         }
@@ -305,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_is_found_by_the_next_daemon() {
+    fn the_next_daemon_finds_files_that_have_a_holder() {
         let tier = tempfile::tempdir().unwrap();
-        let (kept, found) = Kept::open(tier.path()).unwrap();
+        let (kept, found) = FileTable::open(tier.path()).unwrap();
         assert!(found.is_empty());
         let [one, two, three] = [1, 2, 3].map(|number| kept.make(&record(number)).unwrap());
         kept.set_flags(two.slot, libc::O_RDWR | libc::O_APPEND);
@@ -316,7 +321,7 @@ mod tests {
         let (gone, tokens) = (one.token, [two.token, three.token]);
         drop((kept, gone, one.pipe, two.pipe, three.pipe));
 
-        let (kept, found) = Kept::open(tier.path()).unwrap();
+        let (kept, found) = FileTable::open(tier.path()).unwrap();
         let records: Vec<Record> = found.iter().map(|found| found.record).collect();
         let appends = Record { flags: libc::O_RDWR | libc::O_APPEND, ..record(2) };
         assert_eq!(records, [appends, Record { offset: 20, ..record(3) }]);
@@ -325,31 +330,31 @@ mod tests {
         let made = kept.make(&record(4)).unwrap();
         assert_eq!(made.slot, one.slot, "it was free");
         drop((kept, found, tokens));
-        let (_, found) = Kept::open(tier.path()).unwrap();
+        let (_, found) = FileTable::open(tier.path()).unwrap();
         assert_eq!(found.iter().map(|found| found.slot).collect::<Vec<_>>(), [made.slot]);
     }
 
     #[test]
-    fn records_with_numbers_nobody_gave_are_nobody_s() {
+    fn records_with_unknown_numbers_have_no_holder() {
         let tier = tempfile::tempdir().unwrap();
-        let (kept, _) = Kept::open(tier.path()).unwrap();
+        let (kept, _) = FileTable::open(tier.path()).unwrap();
         let made = [NUMBERS_MAX - 1, 7, NUMBERS_MAX, 7, u64::MAX].map(|number| {
             let record = Record { number, ..record(1) };
             kept.make(&record).unwrap()
         });
         drop(kept);
-        let (_, found) = Kept::open(tier.path()).unwrap();
+        let (_, found) = FileTable::open(tier.path()).unwrap();
         assert_eq!(found.iter().map(|found| found.slot).collect::<Vec<_>>(), [made[0].slot]);
     }
 
     #[test]
     fn a_table_of_another_version_says_nothing() {
         let tier = tempfile::tempdir().unwrap();
-        let (kept, _) = Kept::open(tier.path()).unwrap();
+        let (kept, _) = FileTable::open(tier.path()).unwrap();
         let made = kept.make(&record(1)).unwrap();
         kept.word(Slot(0), Word::Number).store(VERSION + 1, Ordering::Release);
         drop(kept);
-        assert!(Kept::open(tier.path()).unwrap().1.is_empty());
+        assert!(FileTable::open(tier.path()).unwrap().1.is_empty());
         drop(made);
     }
 }
