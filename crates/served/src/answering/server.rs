@@ -11,6 +11,7 @@ use crate::shares::complaints::Complaint;
 use crate::shares::limits::Limits;
 use crate::shares::resource::Resource;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
+use cuesta_libfs::Client;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use rustix::io::Errno;
