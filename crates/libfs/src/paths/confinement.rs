@@ -165,8 +165,8 @@ impl Confinement {
         layers.all(|(layer, &allowed)| layer.forbids(allowed) & wanted == Rights::NONE)
     }
 
-    /// Whether an inode of this kind would be allowed more at `to` than at `from`. Rules about the inode
-    /// itself count in both places.
+    /// Whether an inode of this kind would be allowed more at `to` than at `from`. A right that a rule about the
+    /// inode itself allows is not gained.
     pub(super) fn gains(&self, inode: InodeNumber, kind: FileKind, from: &[Rights], to: &[Rights]) -> bool {
         let counting = if kind == FileKind::Directory { Rights::ALL } else { Rights::OF_FILES };
         self.layers.iter().zip(from.iter().zip(to)).any(|(layer, (&from, &to))| {

@@ -21,8 +21,8 @@ use std::time::Duration;
 /// and a short program pays for each page that it touches.
 const RECEIVE_BYTES: usize = 4 << 10;
 
-/// How long the link waits for an answer before it tells SharedFS, and the longest such wait. Each wait is
-/// four times as long as the last.
+/// How long the link waits for an answer before it tells SharedFS. Each wait is four times as long as the last.
+/// A wait that would reach the maximum has no limit, and the link tells no more.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
