@@ -28,34 +28,35 @@ const SCRIPT: &str = "SECTIONS {
 INSERT AFTER .text;
 SECTIONS {
   .text.start : ALIGN(0x10000) {
-    *(.text.*cuesta_preload5start*)
-    *(.text.*cuesta_preload11environment11Environment4look*)
-    *(.text.*cuesta_preload6memory*)
+    *(.text.*cuesta_preload8starting5start*)
+    *(.text.*cuesta_preload8starting11environment11Environment4look*)
+    *(.text.*cuesta_preload6memory9allocator*)
     *(.text.*__rust_*alloc*)
-    *(.text.*cuesta_preload7signals7prepare*)
-    *(.text.*cuesta_preload7process9configure*)
-    *(.text.*cuesta_preload7process13take_identity*)
-    *(.text.*cuesta_preload5calls4path6normal*)
-    *(.text.*cuesta_preload5calls4path4Walk*)
+    *(.text.*cuesta_preload6thread7signals7prepare*)
+    *(.text.*cuesta_preload7process13configuration9configure*)
+    *(.text.*cuesta_preload7process8identity13take_identity*)
+    *(.text.*cuesta_preload5calls5paths6prefix6normal*)
+    *(.text.*cuesta_preload5calls5paths6prefix4Walk*)
     *(.text.cuesta_entry)
-    *(.text.*cuesta_preload5patch5image5visit*)
-    *(.text.*cuesta_preload5patch5image8describe*)
-    *(.text.*cuesta_preload5patch3elf8build_id*)
+    *(.text.*cuesta_preload5patch8binaries5image5visit*)
+    *(.text.*cuesta_preload5patch8binaries5image8describe*)
+    *(.text.*cuesta_preload5patch8binaries3elf8build_id*)
     *(.text.*cuesta_preload5patch7install*)
+    *(.text.*cuesta_preload5patch7writing*)
     *(.text.*cuesta_preload5patch5whole4fill*)
     *(.text.*cuesta_preload5patch7foreign12patch_loaded*)
-    *(.text.*cuesta_preload5patch14remember_cache*)
-    *(.text.*cuesta_preload11inheritance*adopt*)
-    *(.text.*cuesta_preload11inheritance5parse*)
-    *(.text.*cuesta_preload11inheritance5unhex*)
-    *(.text.*cuesta_preload9open_file*inherited*)
-    *(.text.*cuesta_preload5calls5links10note_place*)
-    *(.text.*cuesta_preload11descriptors8describe*)
-    *(.text.*cuesta_preload9link_maps7correct*)
-    *(.text.*cuesta_preload9link_maps*program_has_run_path*)
+    *(.text.*cuesta_preload5patch5cache10remembered14remember_cache*)
+    *(.text.*cuesta_preload7process11inheritance5table*adopt*)
+    *(.text.*cuesta_preload7process11inheritance5table5parse*)
+    *(.text.*cuesta_preload7process11inheritance5table5unhex*)
+    *(.text.*cuesta_preload11descriptors11description*inherited*)
+    *(.text.*cuesta_preload5calls5paths5links10note_place*)
+    *(.text.*cuesta_preload11descriptors11description8describe*)
+    *(.text.*cuesta_preload8starting9link_maps7correct*)
+    *(.text.*cuesta_preload8starting9link_maps*program_has_run_path*)
     *(.text.*c_str*from_bytes_with_nul*)
-    *(.text.*cuesta_preload17working_directory5write*)
-    *(.text.*cuesta_preload17working_directory7inherit*)
+    *(.text.*cuesta_preload11descriptors17working_directory5write*)
+    *(.text.*cuesta_preload11descriptors17working_directory7inherit*)
     *(.text.*cuesta_threads4pool*pin*)
     *(.text.*raw_vec*finish_grow*)
     *(.text.*raw_vec*grow_one*)
@@ -69,14 +70,17 @@ SECTIONS {
     *(.text.*core*str*iter*Split*)
     *(.text.*3std3sys4sync4once5futex*call*)
     *(.text.*spec_from_iter*)
-    *(.text.*cuesta_preload11environment*)
-    *(.text.*cuesta_preload6thread*)
-    *(.text.*cuesta_preload7signals*)
-    *(.text.*cuesta_preload6filter*)
-    *(.text.*cuesta_preload5patch5image*)
-    *(.text.*cuesta_preload5patch10descriptor*)
+    *(.text.*cuesta_preload8starting11environment*)
+    *(.text.*cuesta_preload6thread5state*)
+    *(.text.*cuesta_preload6thread12client_stack*)
+    *(.text.*cuesta_preload6thread7leaving*)
+    *(.text.*cuesta_preload6thread7waiting*)
+    *(.text.*cuesta_preload6thread7signals*)
+    *(.text.*cuesta_preload4call6filter*)
+    *(.text.*cuesta_preload5patch8binaries5image*)
+    *(.text.*cuesta_preload5patch5cache8own_file*)
     *(.text.*cuesta_preload5patch8page_map*)
-    *(.text.*cuesta_preload5patch5cache*)
+    *(.text.*cuesta_preload5patch5cache5sites*)
     *(.text.*cuesta_preload5patch4copy*)
     *(.text.*cuesta_preload5patch7foreign*)
     *(.text.*once_lock*initialize*)
@@ -99,33 +103,38 @@ SECTIONS {
   .bss.start (NOLOAD) : {
     PROVIDE_HIDDEN(__dso_handle = .);
     PROVIDE_HIDDEN(__cxa_thread_atexit_impl = 0);
-    *(.bss.*cuesta_preload6memory5STATE*)
-    *(.bss.*cuesta_preload6memory7LASTING*)
-    *(.bss.*cuesta_preload6memory4HEAP*)
-    *(.bss.*cuesta_preload6thread*)
-    *(.bss.*cuesta_preload7process*)
-    *(.bss.*cuesta_preload7signals8CHANGING*)
-    *(.bss.*cuesta_preload8counting*)
-    *(.bss.*cuesta_preload6filter11FIRST_BYTES*)
-    *(.bss.*cuesta_preload6filter11CWD_VIRTUAL*)
-    *(.bss.*cuesta_preload6filter6ACTIVE*)
-    *(.bss.*cuesta_preload6filter5HOLDS*)
-    *(.bss.*cuesta_preload6filter13PREFIX_LENGTH*)
-    *(.bss.*cuesta_preload6filter9OWN_CLASS*)
+    *(.bss.*cuesta_preload6memory9allocator5STATE*)
+    *(.bss.*cuesta_preload6memory9allocator7LASTING*)
+    *(.bss.*cuesta_preload6memory9allocator4HEAP*)
+    *(.bss.*cuesta_preload6thread5state*)
+    *(.bss.*cuesta_preload6thread12client_stack*)
+    *(.bss.*cuesta_preload7process13configuration*)
+    *(.bss.*cuesta_preload11descriptors6kernel*)
+    *(.bss.*cuesta_preload7process9fork_flag*)
+    *(.bss.*cuesta_preload7process7session*)
+    *(.bss.*cuesta_preload7process8identity*)
+    *(.bss.*cuesta_preload6thread7signals8CHANGING*)
+    *(.bss.*cuesta_preload4door8counting*)
+    *(.bss.*cuesta_preload4call6filter11FIRST_BYTES*)
+    *(.bss.*cuesta_preload4call6filter11CWD_VIRTUAL*)
+    *(.bss.*cuesta_preload4call6filter6ACTIVE*)
+    *(.bss.*cuesta_preload4call6filter5HOLDS*)
+    *(.bss.*cuesta_preload4call6filter13PREFIX_LENGTH*)
+    *(.bss.*cuesta_preload4call6filter9OWN_CLASS*)
     *(.bss.*cuesta_preload5patch*)
-    *(.bss.*cuesta_preload5calls5links8IS_TAKEN*)
+    *(.bss.*cuesta_preload5calls5paths5links8IS_TAKEN*)
     *(.bss.*FIRST_STACK_TAKEN*)
     *(.bss.*GLOBAL_PANIC_COUNT*)
-    *(.bss.*cuesta_preload6filter6PREFIX*)
+    *(.bss.*cuesta_preload4call6filter6PREFIX*)
     *(.bss.*cuesta_preload5calls*)
     *(.bss.*cuesta_preload9interpose*)
-    *(.bss.*cuesta_preload9open_file*)
-    *(.bss.*cuesta_preload11credentials*)
+    *(.bss.*cuesta_preload11descriptors9reopening*)
+    *(.bss.*cuesta_preload5users17known_credentials*)
     *(.bss.*cuesta_preload11descriptors*HIGHEST*)
     *(.bss.*cuesta_media4arch*)
     *(.bss.*cuesta_format8checksum*)
-    *(.bss.*cuesta_preload7signals*)
-    *(.bss.*cuesta_preload6memory4AREA*)
+    *(.bss.*cuesta_preload6thread7signals*)
+    *(.bss.*cuesta_preload6memory9allocator4AREA*)
   }
 }
 INSERT BEFORE .bss;
@@ -134,7 +143,7 @@ INSERT BEFORE .bss;
 /// Functions of libc that most programs have no use for, in this library: the dynamic linker looks each one up as it is first
 /// called. Such calls go through a table of pointers that it fills as the program starts, unless they come from a
 /// function of this library, which jumps there by way of the linker's own table.
-const LOOKED_UP_LATER: [&str; 32] = [
+const LOOKED_UP_WHEN_CALLED: [&str; 32] = [
     "__libc_free",
     "__pthread_key_create",
     "__x86_get_cpuid_feature_leaf",
@@ -194,13 +203,13 @@ fn main() -> std::io::Result<()> {
     for argument in ARGUMENTS {
         println!("cargo:rustc-cdylib-link-arg={argument}");
     }
-    for name in LOOKED_UP_LATER {
+    for name in LOOKED_UP_WHEN_CALLED {
         println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
     }
-    std::fs::write(out.join("later.s"), jumps())
+    std::fs::write(out.join("libc_jumps.s"), jumps())
 }
 
-/// Where calls of [`LOOKED_UP_LATER`] go.
+/// Where calls of [`LOOKED_UP_WHEN_CALLED`] go.
 fn jumps() -> String {
     let jump = match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => |name: &str| format!("jmp __real_{name}@PLT"),
@@ -213,7 +222,7 @@ fn jumps() -> String {
             ".weak __real_{name}\n.globl __wrap_{name}\n.hidden __wrap_{name}\n.type __wrap_{name}, %function\n__wrap_{name}:\n{jump}\n"
         )
     };
-    LOOKED_UP_LATER.iter().map(lines).collect()
+    LOOKED_UP_WHEN_CALLED.iter().map(lines).collect()
 }
 
 /// The standard library asks for -lgcc_s: the linker finds this script first.

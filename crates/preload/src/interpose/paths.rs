@@ -8,10 +8,11 @@ use core::ffi::{c_char, c_int, c_void};
 
 use libc::mode_t;
 
-use super::{Real, kernel, libc_answer, pthread_testcancel, serve};
+use crate::call::filter;
 use crate::descriptors::is_of_interest;
-use crate::filter;
-use crate::{thread, user_memory};
+use crate::interpose::real::{Real, kernel, libc_answer, pthread_testcancel, real_functions, serve};
+use crate::memory::user_memory;
+use crate::thread;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 

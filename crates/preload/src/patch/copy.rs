@@ -17,15 +17,14 @@ use std::ffi::CString;
 use rustix::fs::Timespec;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 
-use super::Site;
-use super::cache::{Cache, file_name, read_exactly};
-use super::descriptor::Descriptor;
-use super::image::{Image, Segment};
-use super::install::whole_pages;
-use super::layout::{Layout, PAGE_BYTES};
-use super::page_map::PageMap;
-use super::whole;
 use crate::arch::Slots;
+use crate::patch::binaries::image::{Image, Segment};
+use crate::patch::binaries::layout::{Layout, PAGE_BYTES};
+use crate::patch::cache::own_file::Descriptor;
+use crate::patch::cache::sites::{Cache, file_name, read_exactly};
+use crate::patch::page_map::PageMap;
+use crate::patch::writing::whole_pages;
+use crate::patch::{Site, whole};
 
 const MAGIC: &[u8; 8] = b"CUCOPY_2";
 /// How far below the library its stubs lie: past everything loaded with it, mostly.

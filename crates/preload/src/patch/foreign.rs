@@ -6,12 +6,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::cache::{Cache, CacheOnDemand};
-use super::elf::{Elf, Functions, Read};
-use super::image::{Image, Segment};
-use super::install::{is_site, is_wanted, patch_image};
-use super::{Report, Site, whole};
 use crate::arch::{Slots, sweep_sparse};
+use crate::patch::binaries::elf::{Elf, Functions, Read};
+use crate::patch::binaries::image::{Image, Segment};
+use crate::patch::cache::remembered::remembered_cache;
+use crate::patch::cache::sites::{Cache, CacheOnDemand};
+use crate::patch::writing::{is_site, is_wanted, patch_image};
+use crate::patch::{Report, Site, whole};
 use crate::process;
 
 /// What is kept of a build-id.
@@ -62,7 +63,7 @@ pub fn patch_mapped(read: Read<'_>, start: usize, length: usize, offset: u64) ->
         let (from, to) = elf.function(functions, address.wrapping_sub(base as u64), read)?;
         Some((from.wrapping_add(base as u64), to.wrapping_add(base as u64)))
     };
-    patch(&image, &build_id, super::remembered_cache().as_ref(), &mut Report::default(), function);
+    patch(&image, &build_id, remembered_cache().as_ref(), &mut Report::default(), function);
     Some(())
 }
 
@@ -125,7 +126,7 @@ pub fn is_known_without_sites(build_id: &[u8]) -> bool {
     if build_id.len() < size_of::<Key>() {
         return false;
     }
-    let Some(cache) = super::remembered_cache() else { return false };
+    let Some(cache) = remembered_cache() else { return false };
     if is_known(&cache, build_id) {
         return true;
     }

@@ -3,9 +3,9 @@
 
 use rustix::fs::{Mode, OFlags, open};
 
-use super::cache::read_exactly;
-use super::descriptor::Descriptor;
-use super::layout::PAGE_BYTES;
+use crate::patch::binaries::layout::PAGE_BYTES;
+use crate::patch::cache::own_file::Descriptor;
+use crate::patch::cache::sites::read_exactly;
 
 /// Entries looked at in one step.
 const PAGES_A_TIME: usize = 384;

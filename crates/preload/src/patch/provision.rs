@@ -6,11 +6,12 @@ use std::ffi::{CStr, CString};
 
 use rustix::fs::{Mode, OFlags, open};
 
-use super::cache::read_exactly;
-use super::descriptor::Descriptor;
-use super::elf::Elf;
-use super::image::{Image, Loaded};
-use super::{library_list, namesake, remembered_cache, whole};
+use crate::patch::binaries::elf::Elf;
+use crate::patch::binaries::image::{Image, Loaded};
+use crate::patch::binaries::{library_list, namesake};
+use crate::patch::cache::own_file::Descriptor;
+use crate::patch::cache::sites::read_exactly;
+use crate::patch::{remembered_cache, whole};
 use crate::process;
 
 /// What a list of libraries is called, before what it is of.

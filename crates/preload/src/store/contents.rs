@@ -9,9 +9,9 @@ use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, NewMode, Resol
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::OwnedFd;
 
-use super::open_files::ServedFile;
-use super::targets::unconfined;
-use super::{Base, Client, OpenFile, Target, Token, Version, shipping, stranger};
+use crate::store::open_files::ServedFile;
+use crate::store::targets::unconfined;
+use crate::store::{Base, Client, OpenFile, Target, Token, Version, shipping, stranger};
 
 /// Has SharedFS make a file that the session opens. `None`: the session is to open it, as it may be there already.
 #[cold]

@@ -6,8 +6,8 @@ use cuesta_format::InodeNumber;
 use cuesta_format::wire::StoreTotals;
 use cuesta_libfs::{Credentials, Error, ExtendedFlags, NewMode, RenameFlags, SetAttributes, Stat};
 
-use super::targets::{at, unconfined};
-use super::{Base, Client, LinkSource, OpenFile, Target, shipping};
+use crate::store::targets::{at, unconfined};
+use crate::store::{Base, Client, LinkSource, OpenFile, Target, shipping};
 
 impl Client {
     /// Does a call on names by the session, or has SharedFS do it: for a process without a session, and where SharedFS keeps a directory.

@@ -1,14 +1,11 @@
 //! Open files, and the descriptors that stand for those SharedFS serves.
 
+use crate::descriptors::{self, kernel};
+use cuesta_format::{FileKind, InodeNumber, Timestamp};
+use cuesta_libfs::Error;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use cuesta_format::{FileKind, InodeNumber, Timestamp};
-use cuesta_libfs::{Error, Whence};
-
-use super::{Client, stranger};
-use crate::{descriptors, process, way};
 
 /// An open file.
 #[derive(Clone, Debug)]
@@ -31,24 +28,7 @@ pub struct ServedFile {
 pub struct Token(AtomicI32);
 
 /// What is open with SharedFS.
-static SERVED: Mutex<Vec<Weak<ServedFile>>> = Mutex::new(Vec::new());
-
-/// What this process tells the next daemon when the one it was served by is gone.
-#[derive(Debug)]
-pub struct Renewal;
-
-impl cuesta_served::Holder for Renewal {
-    fn path(&self) -> Vec<u8> {
-        process::configuration().map(way::users_socket).unwrap_or_default()
-    }
-
-    fn show(&self, see: &mut dyn FnMut(&cuesta_served::OpenFile, BorrowedFd<'_>)) {
-        let files = SERVED.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for served in files.iter().filter_map(Weak::upgrade) {
-            see(&served.file, served.token.as_fd());
-        }
-    }
-}
+pub(crate) static SERVED: Mutex<Vec<Weak<ServedFile>>> = Mutex::new(Vec::new());
 
 /// Of an inode: equal as long as nothing about it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +73,13 @@ impl Token {
 
     /// One more for the same file.
     pub(super) fn copy(&self) -> Result<Self, Error> {
-        process::set_aside(self.as_fd()).map(Self::new).map_err(|_| Error::Descriptors)
+        kernel::set_aside(self.as_fd()).map(Self::new).map_err(|_| Error::Descriptors)
     }
 }
 
 impl AsFd for Token {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        process::borrow(self.number())
+        kernel::borrow(self.number())
     }
 }
 
@@ -191,32 +171,6 @@ impl OpenFile {
         }
     }
 
-    /// `fcntl(F_SETFL)`.
-    pub fn set_flags(&self, flags: i32) {
-        match self {
-            OpenFile::Own(file) => file.set_flags(flags),
-            OpenFile::Served(served) => {
-                if let Some(Client::Served(client)) = process::attached() {
-                    // What is wrong shows with the next call.
-                    let _ = client.set_flags(&served.file, flags);
-                }
-            }
-        }
-    }
-
-    /// Where the next read or write starts.
-    pub fn offset(&self) -> u64 {
-        match self {
-            OpenFile::Own(file) => file.offset(),
-            OpenFile::Served(served) => match process::attached() {
-                Some(Client::Served(client)) => {
-                    client.seek(&served.file, 0, Whence::Current).unwrap_or_default()
-                }
-                _ => 0,
-            },
-        }
-    }
-
     /// As LibFS has it; an offset that SharedFS keeps is not this process's to keep.
     pub fn offset_before_fork(&self) -> u64 {
         self.own().map_or(0, |file| file.offset_before_fork())
@@ -262,4 +216,9 @@ impl OpenFile {
             OpenFile::Served(served) => served.file.check_not_path(),
         }
     }
+}
+
+/// A file of one server is none of the other's.
+pub(super) fn stranger() -> Error {
+    Error::Disconnected
 }

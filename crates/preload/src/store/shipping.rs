@@ -1,5 +1,5 @@
 //! The connection by which SharedFS does what this process's session does not: operations that the session sends
-//! ([`cuesta_libfs::Shipper`]), and the first calls of a process that has no session yet ([`crate::first_calls`]). It is as those of
+//! ([`cuesta_libfs::Shipper`]), and the first calls of a process that has no session yet ([`crate::process::first_calls`]). It is as those of
 //! other users' processes, and made when it is first needed.
 
 use std::ptr;
@@ -13,8 +13,10 @@ use cuesta_served::OwnSession;
 use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
 
-use super::Client;
-use crate::{credentials, descriptors, filter, process, thread, way};
+use crate::call::filter;
+use crate::store::{Client, shipping};
+use crate::users::{connecting, credentials};
+use crate::{descriptors, process, thread};
 
 /// After a connection that could not be made, everything is done here for so long.
 const PAUSE_MS: u64 = 1000;
@@ -72,7 +74,7 @@ fn connect() -> Option<&'static Client> {
     if !now.is_plain {
         return None;
     }
-    let Some(client) = way::connect_at_once(configuration, now.capabilities) else {
+    let Some(client) = connecting::connect_at_once(configuration, now.capabilities) else {
         NOT_BEFORE_MS.store(clock::milliseconds() + PAUSE_MS, Ordering::Relaxed);
         return None;
     };
@@ -177,5 +179,17 @@ impl Shipper for Sending {
 
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
         self.way(file)?.ship_stat(file)
+    }
+}
+
+impl Client {
+    /// Goes on with `copy` in the place of the descriptor `number`, which is answered; `copy` if it is none of these.
+    pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
+        match self {
+            Client::Own(client) => {
+                shipping::replace_descriptor(number, client.replace_descriptor(number, copy))
+            }
+            Client::Served(client) => client.replace_descriptor(number, copy),
+        }
     }
 }

@@ -4,7 +4,7 @@ use cuesta_format::InodeNumber;
 use cuesta_libfs::{Credentials, Error};
 use cuesta_served::{Place, Subject};
 
-use super::OpenFile;
+use crate::store::OpenFile;
 
 /// Where a relative path starts.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,8 @@ use core::arch::global_asm;
 
 use iced_x86::Code;
 
-use super::stub::{displacement, shift_displacements};
-use super::sweep::sweep_for;
+use crate::arch::x86_64::stub::{displacement, shift_displacements};
+use crate::arch::x86_64::sweep::sweep_for;
 use crate::patch::Site;
 
 const QUESTION_BYTES: usize = 32;

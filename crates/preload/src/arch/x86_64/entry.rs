@@ -18,37 +18,17 @@
 //! The filter reads path bytes through the application's pointer. A fault there is caught by the
 //! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
 
-use core::arch::global_asm;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering};
-
-use super::frame::Frame;
-use super::vector::{XSAVE_BYTES, XSAVE_MASK, learn_vector_state};
-use crate::filter::{
+use crate::arch::x86_64::first_stack::{FIRST_STACK, FIRST_STACK_BYTES, FIRST_STACK_TAKEN};
+use crate::arch::x86_64::frame::Frame;
+use crate::arch::x86_64::vector::{XSAVE_BYTES, XSAVE_MASK, learn_vector_state};
+use crate::call::filter::{
     ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
     CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_LEAVING, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES,
     CWD_VIRTUAL, DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, FOUND_NOTHING_BIT, HOLDS, PREFIX, PROC_FOLDER,
     TRY_KERNEL_BIT,
 };
 use crate::thread::ThreadState;
-
-const FIRST_STACK_BYTES: usize = 64 * 1024;
-
-/// Memory of a stack.
-#[repr(align(64))]
-struct Stack(#[allow(dead_code)] UnsafeCell<[u8; FIRST_STACK_BYTES]>);
-
-// SAFETY: only the entry code uses it, by whoever has FIRST_STACK_TAKEN.
-unsafe impl Sync for Stack {}
-
-/// Where threads make their client stacks.
-static FIRST_STACK: Stack = Stack(UnsafeCell::new([0; FIRST_STACK_BYTES]));
-static FIRST_STACK_TAKEN: AtomicU32 = AtomicU32::new(0);
-
-/// This is the child of a fork: no other thread of it makes a stack.
-pub fn after_fork() {
-    FIRST_STACK_TAKEN.store(0, Ordering::Release);
-}
+use core::arch::global_asm;
 
 /// Called by the entry code for a thread that has no client stack.
 extern "C" fn make_stack() {
@@ -499,7 +479,7 @@ global_asm!(
     stack_bottom = const core::mem::offset_of!(ThreadState, stack_bottom),
     alternate_low = const core::mem::offset_of!(ThreadState, alternate_low),
     alternate_high = const core::mem::offset_of!(ThreadState, alternate_high),
-    descriptor_limit = const crate::filter::DESCRIPTOR_LIMIT,
+    descriptor_limit = const crate::call::filter::DESCRIPTOR_LIMIT,
     active_class = const CLASS_ACTIVE,
     active = sym ACTIVE,
     leaving = const CLASS_LEAVING,
@@ -518,7 +498,7 @@ global_asm!(
     not_found = const libc::ENOENT,
     found_nothing = const FOUND_NOTHING_BIT,
     try_kernel = const TRY_KERNEL_BIT,
-    syscall_bytes = const super::frame::SYSCALL_BYTES,
+    syscall_bytes = const crate::arch::x86_64::frame::SYSCALL_BYTES,
     classes = sym CLASSES,
     descriptors = sym DESCRIPTORS,
     prefix = sym PREFIX,
@@ -538,45 +518,3 @@ global_asm!(
 );
 
 const _: () = assert!(CLASS_ALWAYS != 0 && size_of::<Frame>() == 10 * 8);
-
-unsafe extern "C" {
-    fn cuesta_entry();
-    fn cuesta_call_on_stack(function: extern "C" fn(&mut Frame), frame: &mut Frame);
-    fn cuesta_restorer();
-    fn cuesta_filter_load_0();
-    fn cuesta_filter_load_1();
-    fn cuesta_filter_load_2();
-    fn cuesta_filter_load_3();
-    fn cuesta_filter_load_4();
-    fn cuesta_filter_not_ours();
-}
-
-/// Where the stubs jump to.
-pub(super) fn entry_address() -> usize {
-    cuesta_entry as *const () as usize
-}
-
-/// What a signal handler installed by us returns to.
-pub fn restorer() -> usize {
-    cuesta_restorer as *const () as usize
-}
-
-/// Where to go on if `address` is one of the filter's reads of an application's path.
-pub fn filter_fault(address: usize) -> Option<usize> {
-    let loads = [
-        cuesta_filter_load_0 as *const () as usize,
-        cuesta_filter_load_1 as *const () as usize,
-        cuesta_filter_load_2 as *const () as usize,
-        cuesta_filter_load_3 as *const () as usize,
-        cuesta_filter_load_4 as *const () as usize,
-    ];
-    loads.contains(&address).then_some(cuesta_filter_not_ours as *const () as usize)
-}
-
-/// Runs `function` on this thread's client stack, or on the current one if there is none yet, if it is
-/// already in use, or if this is the application's signal stack.
-pub fn call_on_stack(function: extern "C" fn(&mut Frame), frame: &mut Frame) {
-    // SAFETY: the callee is an ordinary function, and the stack it runs on is either the current one
-    // or the thread's own, registered by `thread::register_stack` and unused below its top.
-    unsafe { cuesta_call_on_stack(function, frame) }
-}

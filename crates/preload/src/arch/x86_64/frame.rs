@@ -1,6 +1,6 @@
 //! An intercepted call, as the entry code leaves it on the stack and finds it there again.
 
-use crate::filter::{FOUND_NOTHING_BIT, TRY_KERNEL_BIT};
+use crate::call::filter::{FOUND_NOTHING_BIT, TRY_KERNEL_BIT};
 
 /// The registers of an intercepted call, as `cuesta_entry` pushes them.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 mod answers;
 mod context;
 mod entry;
+mod entry_symbols;
+mod first_stack;
 mod frame;
 mod raw;
 mod sparse;
@@ -19,7 +21,8 @@ pub use context::{
 /// What the headers of programs for this processor say.
 pub const ELF_MACHINE: u16 = 62;
 
-pub use entry::{after_fork, call_on_stack, filter_fault, restorer};
+pub use entry_symbols::{call_on_stack, filter_fault, restorer};
+pub use first_stack::after_fork;
 pub use frame::Frame;
 pub use raw::{Handler, abort, call_handler, end_of_wait, is_waiting_call, syscall, waiting_call};
 pub use sparse::sweep_sparse;

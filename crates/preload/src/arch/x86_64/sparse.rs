@@ -7,8 +7,8 @@
 
 use iced_x86::Code;
 
-use super::sweep::{Bits, Candidate, decode_function};
-use crate::filter;
+use crate::arch::x86_64::sweep::{Bits, Candidate, decode_function};
+use crate::call::filter;
 use crate::patch::{Site, UNKNOWN_NUMBER};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];

@@ -21,9 +21,9 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use super::entry::entry_address;
-use super::thread_place::thread_offset;
-use crate::filter::{self, CLASS_CLONE};
+use crate::arch::x86_64::entry_symbols::entry_address;
+use crate::arch::x86_64::thread_place::thread_offset;
+use crate::call::filter::{self, CLASS_CLONE};
 use crate::patch::{Site, UNKNOWN_NUMBER};
 use crate::thread::ThreadState;
 

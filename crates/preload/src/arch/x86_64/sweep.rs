@@ -11,7 +11,7 @@ use iced_x86::{
     OpKind, Register,
 };
 
-use crate::filter;
+use crate::call::filter;
 use crate::patch::{Site, UNKNOWN_NUMBER};
 
 const JUMP_BYTES: usize = 5;
