@@ -3,9 +3,9 @@
 //! - with the unwinder inside: loading libgcc_s costs every program 0.1 ms, for panics that never leave
 //!   this library;
 //! - without the constructor and destructor of mimalloc, which `memory` starts when it is needed, and
-//!   without the standard library's, which keeps arguments nobody asks for, and the C compiler's own
+//!   without the standard library's, which keeps arguments that this library never asks for, and the C compiler's own
 //!   (the script defines the one symbol of its start files that is needed);
-//! - without libc's memory, whose locks the application may hold (a handler that interrupted malloc, a fork):
+//! - without libc's memory: the application may hold its locks (a handler that interrupted malloc, a fork), so
 //!   what the standard library takes by malloc comes from `memory`, and it keeps a list of its own of what to
 //!   do as a thread ends;
 //! - with few functions of libc to be looked up before the program begins: each takes some 600 instructions;
@@ -129,7 +129,7 @@ SECTIONS {
     *(.bss.*cuesta_preload5calls*)
     *(.bss.*cuesta_preload9interpose*)
     *(.bss.*cuesta_preload11descriptors9reopening*)
-    *(.bss.*cuesta_preload5users17known_credentials*)
+    *(.bss.*cuesta_preload5users18thread_credentials*)
     *(.bss.*cuesta_preload11descriptors*HIGHEST*)
     *(.bss.*cuesta_media4arch*)
     *(.bss.*cuesta_format8checksum*)
@@ -215,7 +215,7 @@ fn jumps() -> String {
         Ok("x86_64") => |name: &str| format!("jmp __real_{name}@PLT"),
         _ => |name: &str| format!("b __real_{name}"),
     };
-    // Where this library is linked into a test there is nothing of that name, and nobody who calls it.
+    // Where this library is linked into a test there is nothing of that name, and no caller.
     let lines = |name: &&str| {
         let jump = jump(name);
         format!(

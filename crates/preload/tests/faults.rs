@@ -4,7 +4,7 @@
 use crate::common::{Finish as _, PREFIX, Served, compiled, told};
 use std::process::Command;
 
-/// Writes from, and reads into, pages that are not there. Who brings them writes to the same file first, and to another.
+/// Writes from, and reads into, pages that are not there. The thread that brings them writes to the same file first, and to another.
 const PROGRAM: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static void *serve(void *unused) {
         memset(page, 'a' + number, PAGE);
         struct uffdio_copy copy = {.dst = at, .src = (unsigned long)page, .len = PAGE};
         brought++;
-        // Whoever misses the page goes on before this returns.
+        // The thread that misses the page goes on before this returns.
         if (ioctl(faults, UFFDIO_COPY, &copy) && errno != EEXIST) abort();
     }
     return 0;
@@ -77,7 +77,7 @@ int main(int count, char **arguments) {
 /// Pages in the order in which they are missed. The kernel's file systems hold the file's lock meanwhile, and wait for
 /// themselves.
 #[test]
-fn whoever_brings_the_pages_of_a_buffer_may_work_with_the_same_file() {
+fn a_thread_that_brings_the_pages_of_a_buffer_may_work_with_the_same_file() {
     let folder = tempfile::tempdir().expect("folder");
     let program = compiled(folder.path(), "faults", PROGRAM, &["-Wno-unused-result"]);
     let store = Served::new();
@@ -101,7 +101,7 @@ const PATHS: &str = r#"
 #include <sys/stat.h>
 #include <unistd.h>
 
-/// What is answered is told where it is something else than before.
+/// An answer is printed where it differs from the one before.
 static void tried(const char *path) {
     static char before[200];
     char line[200];

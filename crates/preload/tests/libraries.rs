@@ -91,7 +91,7 @@ int main() {{
 }}"#
     );
     let program = compiled(folder.path(), "loader", &source, &[]);
-    // What the second C library was told to print it does not write.
+    // The second C library does not write what it was told to print.
     let late = ["late-constructor", "late"];
     runs(&store, &program, &[late[0], late[1], late[0], late[1]]);
     for name in ["apart-constructor", "apart"] {
@@ -100,7 +100,7 @@ int main() {{
     }
 }
 
-/// While a library is loaded nobody else gets an answer of the loader, so no call may need one.
+/// While a library is loaded no other thread gets an answer of the loader, so no call may need one.
 #[test]
 fn a_library_may_wait_for_a_thread_while_it_is_loaded() {
     const WAITS: &str = r#"
@@ -192,7 +192,7 @@ fn a_program_of_the_store_may_need_a_library_by_its_path_there() {
     assert!(said.starts_with("4\n4\n"), "{said}");
 }
 
-/// The loader maps them before anybody could serve it.
+/// The loader maps them before this library could serve it.
 #[test]
 fn the_libraries_a_program_needs_may_lie_in_the_store() {
     let folder = tempfile::tempdir().expect("folder");
@@ -232,7 +232,7 @@ int main(int count, char **arguments) {
     };
     program("program", "-Wl,-rpath,$ORIGIN/../lib");
     program("plain", "");
-    // What it says holds for what its libraries need, too, and comes before the variable.
+    // Its run path holds for the libraries of its libraries, too, and comes before the variable.
     program("old", "-Wl,--disable-new-dtags -Wl,-rpath,${ORIGIN}/../lib");
     program("machine", "-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../$LIB:$ORIGIN/../lib");
     let script = r#"

@@ -21,7 +21,7 @@ fn locks_are_between_processes_what_they_are_on_the_kernels_file_system() {
     nothing_is_left(&store);
 }
 
-/// Lock files that nobody has go soon.
+/// Lock files that no process has go soon.
 fn nothing_is_left(store: &Served) {
     at_most_are_left(store, 0);
 }
@@ -42,7 +42,7 @@ fn lock_files_of(store: &Served) -> usize {
     lock_files::list(&folder, usize::MAX).expect("its names").expect("all of them").len()
 }
 
-/// One process that lives on, whose files are locked in turn, and shared with children: some of each are in use at any
+/// One process lives on. Its files are locked in turn, and shared with children: some of each are in use at any
 /// time, and no more than that for long.
 #[test]
 fn files_that_are_locked_in_turn_leave_nothing_behind() {

@@ -16,7 +16,7 @@ fn run(program: &str, script: &str) -> String {
 }
 
 fn shell(script: &str) -> String {
-    // The shell itself has nothing open any more: what is left is the root.
+    // The shell itself has nothing open any more: the root is left.
     let full = format!(
         "used() {{ echo $(($(stat -f -c '%c - %d' /cuesta))); }}; {script}
 cd /; i=0; while [ $(used) != 1 ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done; used; ls -A /cuesta"
@@ -65,7 +65,7 @@ fn a_here_document_longer_than_a_pipe_reaches_every_reader() {
 }
 
 #[test]
-fn a_log_is_rotated_under_who_writes_it() {
+fn a_log_is_rotated_under_its_writer() {
     let script = "cd /cuesta; (while read -r line; do echo \"$line\"; done) >log < <(
             echo 1; mv log log.1; echo 2; echo new >log.2; mv log.2 log.1; echo 3; rm log.1; echo 4) &
         wait; (exec 4>>log; echo a >&4; echo other >new; mv new log; echo b >&4; stat -L -c %h /dev/fd/4; cat log);

@@ -474,7 +474,7 @@ fn a_fork_beside_a_thread_that_waits_for_the_daemon_leaves_the_child_usable() {
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("socket");
     let (connected, is_connected) = channel();
     // A daemon that never answers the first that asks, and answers all others what makes no sense: the child, and the
-    // thread when it asks whether it was heard. It ends with the test: who closes is a daemon that went away.
+    // thread when it asks whether it was heard. It ends with the test: a peer that closes is a daemon that went away.
     std::thread::spawn(move || {
         let (mut first, _) = listener.accept().expect("the thread");
         first.read_exact(&mut [0]).expect("a question");
@@ -483,7 +483,7 @@ fn a_fork_beside_a_thread_that_waits_for_the_daemon_leaves_the_child_usable() {
         for other in listener.incoming() {
             let mut other = other.expect("a connection");
             if other.read_exact(&mut [0]).is_ok() {
-                // Who only asks whether it was heard may have gone.
+                // A client that only asks whether it was heard may have gone.
                 let _ = other.write_all(&[0xff; 4]);
             }
             answered.push(other);

@@ -95,7 +95,7 @@ fn open_files_are_sent_to_other_processes_as_in_a_directory() {
 }
 
 #[test]
-fn who_receives_a_file_without_the_library_gets_errors() {
+fn a_receiver_without_the_library_gets_errors() {
     let receiver = "
 import errno, os, socket, sys
 def said(call, *arguments):
@@ -138,7 +138,7 @@ fn symbolic_links_outside_lead_into_the_store() {
     assert!(kernel.status.success(), "{}", told(&kernel));
     let plain =
         |told: String, store: &str, outside: &str| told.replace(store, "STORE").replace(outside, "OUTSIDE");
-    // What the kernel has at the store's place is not seen.
+    // Files that the kernel has at the store's place are not seen.
     std::fs::write(Path::new(taken).join("file"), "of the kernel's\n").expect("a file");
     std::fs::create_dir(Path::new(taken).join("made")).expect("a folder");
     for prefix in [PREFIX, taken] {

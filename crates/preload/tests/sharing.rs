@@ -1,4 +1,4 @@
-//! Files that processes take turns with, a few operations at a time: SharedFS performs the operations, and nobody notices.
+//! Files that processes take turns with, a few operations at a time: SharedFS performs the operations, and no process notices.
 
 use crate::common::Finish as _;
 use crate::common::{Served, compiled, told};

@@ -153,7 +153,7 @@ fn programs_start_when_what_was_provided_for_them_is_gone() {
         program.display()
     );
     let output = store.command("sh").args(["-c", &script]).finish();
-    // What is gone is provided anew.
+    // A file that is gone is provided anew.
     let again = "whole.24:2\nwhole.39:2\nwhole.59:2\n";
     assert_eq!(told(&output).trim_start(), format!("60 content\n{again}exit status: 0\n"));
 }

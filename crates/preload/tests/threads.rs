@@ -377,10 +377,10 @@ int main(void) {
 }
 
 /// git looks at many files with a thread for five hundred: their calls come to the library's heap for the first time all at
-/// once, and whoever starts it waits for the kernel meanwhile.
+/// once, and the thread that starts it waits for the kernel meanwhile.
 #[test]
 fn a_program_with_real_time_priority_and_more_threads_than_processors_ends() {
-    // Who may not have that priority tests less.
+    // A user who may not have that priority tests less.
     let script = "
         cd \"$0\" && mkdir tree && i=0
         while [ $i -lt 3000 ]; do : >tree/file-$i; i=$((i+1)); done

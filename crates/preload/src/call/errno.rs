@@ -1,6 +1,6 @@
-//! The calling thread's errno. What serves a call uses the program's libc, which changes it; a call that succeeds must not.
+//! The calling thread's errno. The code that serves a call uses the program's libc, which changes it; a call that succeeds must not.
 
-/// What it is.
+/// Reads it.
 #[inline(always)]
 pub fn get() -> i32 {
     // SAFETY: it is this thread's own, for as long as the thread lives.

@@ -151,7 +151,7 @@ pub fn suspect_all_paths() {
     }
 }
 
-/// What a descriptor is that is none of ours: 0, unless all calls are watched.
+/// The class of a descriptor that is not ours: 0, unless all calls are watched.
 #[inline]
 pub fn own_class() -> u8 {
     OWN_CLASS.load(Ordering::Relaxed)
@@ -287,7 +287,7 @@ pub const fn class_of(number: i64) -> u8 {
         // What an absolute path means depends on its flags.
         | libc::SYS_openat2
         | libc::SYS_io_uring_setup
-        // What is received may be of the store before anything else is.
+        // A received file may be this process's first of the store.
         | libc::SYS_recvmsg
         | libc::SYS_recvmmsg
         | libc::SYS_pidfd_getfd
@@ -297,11 +297,11 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_setuid
         | libc::SYS_setreuid
         | libc::SYS_setresuid
-        // What a program forbids itself before it comes to the store holds there, too.
+        // A program may forbid itself something before it comes to the store: that holds there, too.
         | libc::SYS_landlock_create_ruleset
         | libc::SYS_landlock_add_rule
         | libc::SYS_landlock_restrict_self
-        // Who serves faults makes calls of ours perhaps.
+        // The thread that serves faults may make calls of ours.
         | libc::SYS_userfaultfd
         | libc::SYS_umask => CLASS_ALWAYS,
         libc::SYS_fchdir

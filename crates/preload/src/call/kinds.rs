@@ -19,7 +19,7 @@ pub const fn is_changed_by(number: i64) -> bool {
     )
 }
 
-/// What the kernel answers where the descriptor of such a call is a file's; `None` if it is no such call.
+/// The kernel's answer where the descriptor of such a call is a file's; `None` if it is no such call.
 pub const fn answer_for_file(number: i64) -> Option<i32> {
     match number {
         libc::SYS_epoll_wait

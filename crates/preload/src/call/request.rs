@@ -30,7 +30,7 @@ impl From<rustix::io::Errno> for Failure {
     }
 }
 
-/// What a call answers.
+/// The answer of a call.
 pub type Answer = Result<isize, Failure>;
 
 /// One intercepted call.
@@ -60,7 +60,7 @@ impl Call {
     }
 }
 
-/// What the kernel answered, as an answer of ours.
+/// The kernel's answer, as an answer of ours.
 pub fn from_kernel(answer: isize) -> Answer {
     if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(answer) }
 }

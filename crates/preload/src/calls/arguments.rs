@@ -1,4 +1,4 @@
-//! What a call's arguments name of the store.
+//! The files of the store that a call's arguments name.
 
 use crate::call::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};

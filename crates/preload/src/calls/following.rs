@@ -18,7 +18,7 @@ pub fn look_first(call: &Call) -> Answer {
     in_store(call).unwrap_or_else(|| crate::calls::serve(call.number, call.arguments))
 }
 
-/// The answer of a call of whose paths at least one is led into the store by a link.
+/// The answer of a call if a link leads at least one of its paths into the store.
 fn in_store(call: &Call) -> Option<Answer> {
     let mut arguments = call.arguments;
     // The kernel reads them in the call.

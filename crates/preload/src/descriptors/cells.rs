@@ -1,10 +1,10 @@
 //! What several processes share of an open file, its offset and status flags: a sealed memory file, mapped by a process and
-//! by everything it forks and executes. What is sent over a socket moves to a cell of another file, which SharedFS hands to
-//! whoever receives it, and leaves the number there that it was sent under.
+//! by everything it forks and executes. A file that is sent over a socket moves to a cell of another memory file. SharedFS hands that to
+//! each receiver. The old cell keeps the number that the file was sent under.
 //!
 //! The offset has a lock. It is held for one call and names its process, so that a
 //! process that dies inside leaves a lock others can take over. Each process that has the description
-//! counts; a cell nobody counts is free. A killed process leaves its cells taken: a process tree that
+//! counts; a cell that no process counts is free. A killed process leaves its cells taken: a process tree that
 //! runs out of them goes on with private offsets.
 
 use std::sync::Mutex;
@@ -35,7 +35,7 @@ pub struct Cell {
     offset: AtomicU64,
     flags: AtomicU32,
     _padding: u32,
-    /// Not zero: what was here is now in the cell of the description sent under this number.
+    /// Not zero: offset and flags are now in the cell of the description sent under this number.
     moved: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ static MAKING: Mutex<()> = Mutex::new(());
 
 /// A cell taken for one call.
 #[derive(Debug)]
-pub struct Held<'a>(&'a Cell);
+pub struct CellGuard<'a>(&'a Cell);
 
 impl Cell {
     /// One more process has the description.
@@ -81,7 +81,7 @@ impl Cell {
     }
 
     /// Waits for the cell.
-    pub fn hold(&self) -> Held<'_> {
+    pub fn hold(&self) -> CellGuard<'_> {
         let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
         let mut spins = 0;
         while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
@@ -92,7 +92,7 @@ impl Cell {
             }
             std::hint::spin_loop();
         }
-        Held(self)
+        CellGuard(self)
     }
 
     /// The shared status flags, as `F_GETFL` shows them.
@@ -124,7 +124,7 @@ impl Cell {
     }
 }
 
-impl Held<'_> {
+impl CellGuard<'_> {
     /// The shared offset.
     pub fn offset(&self) -> u64 {
         self.0.offset.load(Ordering::Relaxed)
@@ -135,14 +135,14 @@ impl Held<'_> {
         self.0.offset.store(offset, Ordering::Relaxed);
     }
 
-    /// What is here is now in `cell`, which nobody has seen yet, and to be found under `moved`.
+    /// Moves offset and flags to `cell`, which no process has seen yet; they are found under `moved`.
     pub fn move_to(self, cell: &Cell, moved: u64) {
         cell.fill(self.offset(), self.0.flags());
         self.0.moved.store(moved, Ordering::Release);
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for CellGuard<'_> {
     fn drop(&mut self) {
         self.0.holder.store(0, Ordering::Release);
     }
@@ -206,14 +206,14 @@ pub fn prepare() {
     }
 }
 
-/// Lets go of all cells, for good: this process is another user's from now on. What still points to them finds memory of
+/// Lets go of all cells, for good: this process is another user's from now on. A pointer that is left finds memory of
 /// its own.
 pub fn withdraw() {
     let area = AREA.swap(std::ptr::null_mut(), Ordering::AcqRel);
     let file = FILE.swap(-1, Ordering::AcqRel);
     if file >= 0 {
         crate::descriptors::hide(file, false);
-        // SAFETY: this library's own, and nobody knows its number any more.
+        // SAFETY: this library's own, and no part of it knows the number any more.
         unsafe { crate::arch::syscall(libc::SYS_close as usize, [file as usize, 0, 0, 0, 0, 0]) };
     }
     forget_memory(area as usize, AREA_BYTES);

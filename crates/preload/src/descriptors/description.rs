@@ -32,14 +32,14 @@ pub struct Description {
     pub(crate) token: AtomicI32,
 }
 
-// SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
+// SAFETY: `file` changes only under REOPENING, in a process in which no thread has read it since the fork
 // (readers check the session first), and everything else is atomic or constant.
 unsafe impl Send for Description {}
 
 // SAFETY: as above.
 unsafe impl Sync for Description {}
 
-/// What another process needs to have the same description.
+/// Another process needs this to have the same description.
 #[derive(Clone, Debug)]
 pub struct Inherited {
     /// The inode.

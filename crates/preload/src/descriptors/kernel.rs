@@ -26,7 +26,7 @@ fn choose_floor() -> i32 {
     let limit =
         rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(LIMIT_ASSUMED);
     let floor = limit.min(LIMIT_ASSUMED).saturating_sub(RESERVED_DESCRIPTORS).max(1) as i32;
-    // Whoever comes first decides for all.
+    // The first thread decides for all.
     match FLOOR.compare_exchange(0, floor, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => floor,
         Err(first) => first,

@@ -1,8 +1,8 @@
 //! Open files of the store that travel to other processes in messages.
 //!
-//! What travels is the descriptor that keeps a file for whoever has it (see `references`), marked with one more number: by
-//! that SharedFS keeps what a receiver needs, as long as anybody has the descriptor, or it is on its way. Who receives one
-//! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's lock files, and
+//! The descriptor that travels keeps a file for every process that has it (see `references`). It is marked with one more number: by
+//! that SharedFS keeps the description that a receiver needs, as long as a process has the descriptor, or it is on its way. A receiver
+//! finds the numbers among the locks of the descriptor, which only a process with lock files of the store can forge, and
 //! has its own session open the file. A process of another user has lock files of what it may open, and can set any number
 //! on them: so a descriptor stands for one that writes only if it is open for writing itself, as those of readers never are. It shares the offset and the flags with all who have it ([`crate::descriptors::cells`]), and the
 //! locks. Where nothing is known of it any more it is made a descriptor that answers nothing but EBADF. Without this library,
@@ -26,8 +26,8 @@ use rustix::io::{Errno, FdFlags};
 use std::ffi::CString;
 use std::os::fd::AsRawFd as _;
 
-/// Makes `fd`, and all that refer to the same description, a descriptor that can travel. What a vfork child has opened is its
-/// own; what its parent has open are references since before there was a child.
+/// Makes `fd`, and all that refer to the same description, a descriptor that can travel. A file that a vfork child has opened is its
+/// own; its parent's descriptors are references since before there was a child.
 pub fn prepare(fd: i32, pin: &Pin) -> Result<(), Failure> {
     let client = process::client()?;
     if client.is_served() {

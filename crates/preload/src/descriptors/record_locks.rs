@@ -2,7 +2,7 @@
 //!
 //! Such a lock is the process's, and goes when the process closes any descriptor of the file: the kernel sees to that, if
 //! every descriptor of the inode is one of its lock file. So before the first lock on an inode all placeholders of it become
-//! references, while that closes nobody's locks, and what is opened of it from then on is a reference at once
+//! references, while that closes no process's locks, and each later open of it gives a reference at once
 //! ([`crate::descriptors::references`]). When a descriptor of it is closed, and with that the locks, the inode is forgotten.
 
 use crate::descriptors::Pin;

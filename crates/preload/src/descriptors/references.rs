@@ -1,4 +1,4 @@
-//! Descriptors that the kernel knows as files of their own: they keep files for whoever has them, and have locks.
+//! Descriptors that the kernel knows as files of their own: they keep files for every process that has them, and have locks.
 //!
 //! A process that was forked or executed has descriptors of ours before it has a session that could say so, and the
 //! session that had is perhaps gone by then. So the placeholder of a descriptor that is handed on is replaced by a
@@ -35,7 +35,7 @@ pub fn keep_for_exec(survives: impl Fn(i32) -> bool) {
     }
 }
 
-/// Makes references of the descriptions one of whose descriptors `filter` lets through. Call when no other thread can close
+/// Makes references of each description with a descriptor that `filter` lets through. Call when no other thread can close
 /// one of ours: its number could be the application's the next moment.
 pub fn keep(filter: impl Fn(i32, &Pin) -> bool) {
     for (pin, fds) in descriptors::grouped(|_| true) {
@@ -64,12 +64,12 @@ pub fn keep_one(pin: &Pin, fds: &[i32]) {
         let close_on_exec = control(fd, libc::F_GETFD) & libc::FD_CLOEXEC as isize;
         let flags = if close_on_exec != 0 { libc::O_CLOEXEC } else { 0 };
         let arguments = [reference.as_raw_fd() as usize, fd as usize, flags as usize, 0, 0, 0];
-        // SAFETY: `fd` is ours, and nobody else closes it now: no descriptor of the application's is replaced.
+        // SAFETY: `fd` is ours, and no other thread closes it now: no descriptor of the application's is replaced.
         if unsafe { arch::syscall(libc::SYS_dup3 as usize, arguments) } < 0 {
             return;
         }
     }
-    // A vfork child's descriptors are not those of its parent, whose memory this is.
+    // A vfork child's descriptors are not its parent's, but this memory is.
     if !thread::is_vforked() {
         pin.note_reference();
     }

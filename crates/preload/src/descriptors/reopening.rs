@@ -125,7 +125,7 @@ impl Description {
         Ok(())
     }
 
-    /// The file as SharedFS opens it for the store's own user, who has no session.
+    /// The file as SharedFS opens it for a process of the store's own user without a session.
     fn adopted(&self, client: &Client, flags: i32, offset: u64) -> Result<OpenFile, Failure> {
         let Client::Served(served) = client else { return Err(Failure::Errno(libc::EACCES)) };
         // Others may go on with the offset in memory that they share: so does SharedFS.
@@ -160,7 +160,7 @@ impl Description {
         let now = found.map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
         self.passed.store(if found.is_some() { number } else { 0 }, Ordering::Release);
         if self.cell.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            // SAFETY: as in `own_cell`.
+            // SAFETY: null, or a cell; cells are never unmapped.
             && let Some(before) = unsafe { before.as_ref() }
         {
             before.discount_process();

@@ -72,7 +72,7 @@ impl Description {
         }
         let Some(cell) = cells::take() else { return };
         cell.hold().set_offset(self.last_offset());
-        // SAFETY: as in `file`; a file of an older generation is only read.
+        // SAFETY: as in `Description::file`; a file of an older generation is only read.
         cell.set_flags(self.last_flags(unsafe { &*self.file.get() }));
         let shared = std::ptr::from_ref(cell).cast_mut();
         let first =
@@ -112,7 +112,7 @@ impl Description {
     }
 
     /// What to hand over at exec. The next program counts for this process, unless this is a vfork child,
-    /// whose parent goes on.
+    /// because its parent goes on.
     pub fn to_inherit(&self) -> Inherited {
         if crate::thread::is_vforked() {
             self.share();

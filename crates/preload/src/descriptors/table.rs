@@ -66,7 +66,7 @@ impl Change {
     pub fn finish(self, to: Option<Pin>) -> Option<Pin> {
         match &to {
             Some(pin) => {
-                // What a vfork child has there is not its parent's, whose other threads go on.
+                // A vfork child's descriptor is not its parent's, and the parent's other threads go on.
                 let is_open = !pin.is_path() && matches!(self.by, By::Turn(_));
                 let class = if is_open { CLASS_OPEN } else { CLASS_OURS };
                 HIGHEST.fetch_max(self.fd + 1, Ordering::Relaxed);

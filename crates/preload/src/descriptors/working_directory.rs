@@ -67,8 +67,8 @@ pub fn left() {
     }
 }
 
-/// A vfork child is somewhere by itself: its parent, whose memory this is, stays where it was. What the
-/// filter looks at then errs towards "ours" until the parent itself moves.
+/// A vfork child has a working directory of its own: its parent has the same memory, and stays where it was. The
+/// filter then errs towards "ours" until the parent itself moves.
 fn write(current: Option<Current>) {
     let is_virtual = current.is_some();
     if thread::is_vforked() {

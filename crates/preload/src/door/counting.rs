@@ -4,7 +4,7 @@
 //! that those of the kernel are counted, too; without it the filter's tables, and so what a call costs, are as
 //! always. Of calls that name no file (a fork, a new umask) only those are counted that are about the store.
 //!
-//! `CUESTA_DOCTOR` says where the account is, which of its programs this is, and for whom that was said: a process
+//! `CUESTA_DOCTOR` says where the account is, which of its programs this is, and for which process that was said: a process
 //! that inherited the variable from one the library is not in is a program of its own.
 
 use std::ffi::{CStr, CString};
@@ -19,12 +19,12 @@ use crate::arch::Frame;
 use crate::call::filter::{self, class_of};
 use crate::call::{Answer, Call, Failure, kinds};
 use crate::calls::descriptors::sockets;
-use crate::calls::paths::place;
+use crate::calls::paths::store_path;
 use crate::descriptors::{self, working_directory};
 use crate::memory::user_memory::UserPath;
 use crate::process;
 
-/// Set in the environment of a program that is watched, and seen by nobody else.
+/// Set in the environment of a program that is watched, and in no other.
 pub const VARIABLE: &str = "CUESTA_DOCTOR";
 
 const NOTHING_FOUND: Answer = Ok(-(libc::ENOENT as isize));
@@ -60,7 +60,7 @@ fn map(place: &str) -> Option<&'static Account> {
         return None;
     }
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new shared mapping of a file of this size, sealed by who made it; all fields are atomic words.
+    // SAFETY: a new shared mapping of a file of this size, which its maker sealed; all fields are atomic words.
     let account = unsafe {
         rustix::mm::mmap(std::ptr::null_mut(), ACCOUNT_BYTES, access, MapFlags::SHARED, &file, 0).ok()?
     };
@@ -84,14 +84,14 @@ fn told(index: &str, whom: &str) -> Option<ProgramIndex> {
     process.then(|| index.parse().ok()).flatten().map(ProgramIndex)
 }
 
-/// The account, if anybody wants one.
+/// The account, if this run has one.
 #[inline]
 fn account() -> Option<&'static Account> {
     // SAFETY: null, or the mapping made by `map`, which stays for good.
     unsafe { ACCOUNT.load(Ordering::Relaxed).as_ref() }
 }
 
-/// Whether anybody wants one.
+/// Whether this run has an account.
 #[inline(always)]
 pub fn counts() -> bool {
     account().is_some()
@@ -165,8 +165,8 @@ fn is_of_store(call: &Call, answer: Answer) -> bool {
             Ok(_) => false,
             Err(_) => true,
         },
-        libc::SYS_execve => place::locate(call, None, 0).is_ok(),
-        libc::SYS_execveat => place::locate(call, Some(0), 1).is_ok(),
+        libc::SYS_execve => store_path::locate(call, None, 0).is_ok(),
+        libc::SYS_execveat => store_path::locate(call, Some(0), 1).is_ok(),
         libc::SYS_recvmsg | libc::SYS_recvmmsg => sockets::brings_ours(call, answer),
         libc::SYS_pidfd_getfd => answer.map_or(true, |fd| descriptors::pin(fd as i32).is_some()),
         number if kinds::is_changed_by(number) => false,
@@ -222,7 +222,7 @@ fn absolute(directory: i32, path: &[u8]) -> Vec<u8> {
     if path.first() == Some(&b'/') {
         return path.to_vec();
     }
-    match place::locate_bytes(directory, path) {
+    match store_path::locate_bytes(directory, path) {
         Ok(place) => below_prefix(&place.name()),
         Err(_) if path.is_empty() => of_descriptor(directory),
         Err(_) => path.to_vec(),
@@ -258,8 +258,8 @@ impl Executed {
     }
 }
 
-/// Counts an exec that is about to be made, of the program at `path`, if anybody counts. Answers the variable by which
-/// the program will know itself, as `NAME=value`, and what was counted.
+/// Counts an exec that is about to be made, of the program at `path`, if this run has an account. Answers the variable by which
+/// the program will know itself, as `NAME=value`, and the count.
 pub fn note_exec(
     call: &Call,
     path: &[u8],
@@ -278,7 +278,7 @@ pub fn note_exec(
     }
     let text = match (program, barrier) {
         (Some(program), None) => format!("{VARIABLE}={place} {} {}", program.0, rustix::process::getpid()),
-        // Who starts programs without this library cannot speak for them.
+        // A program without this library starts others, and cannot speak for them.
         _ => format!("{VARIABLE}={place}"),
     };
     Some((CString::new(text).ok()?, Executed { account, program }))

@@ -11,7 +11,7 @@ use crate::process;
 use crate::thread::{self, sanitizers, signals};
 
 /// Entered by patched sites (see `arch`), with all state saved.
-pub extern "C" fn cuesta_dispatch(frame: *mut Frame) {
+pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
     // SAFETY: the entry code passes the frame it has just pushed, alive until this returns.
     run_on_client_stack(unsafe { &mut *frame });
 }
@@ -37,7 +37,7 @@ extern "C" fn run(frame: &mut Frame) {
     thread::enter();
     sanitizers::begin();
     process::catch_up();
-    thread::note_way(frame.comes_again());
+    thread::note_came_by_symbol(frame.comes_again());
     let call = Call { number: frame.number(), arguments: frame.arguments() };
     let found_nothing = frame.found_nothing();
     let serve = || {

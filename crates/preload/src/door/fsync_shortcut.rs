@@ -1,6 +1,6 @@
-//! What is answered where it is asked, without the client: an `fsync` where all that a call did is durable when it returns.
+//! An `fsync` answered by its symbol, without the client, where every call is durable when it returns.
 //!
-//! Whoever asks for one there can only learn that the descriptor is none, or knows a name and no content (`O_PATH`), or that
+//! A program that asks for one there can only learn that the descriptor is none, or knows a name and no content (`O_PATH`), or that
 //! the session has ended. These are words that any thread may read at any time, a signal's handler as well. In every doubt the
 //! door is asked.
 

@@ -16,4 +16,5 @@ pub(crate) mod fsync_shortcut;
 pub(crate) mod proxy;
 pub(crate) mod proxy_state;
 
-pub use entrance::{call, cuesta_dispatch};
+pub use entrance::call;
+pub(crate) use entrance::cuesta_dispatch;

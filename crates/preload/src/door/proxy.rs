@@ -5,7 +5,7 @@
 //! A thread of the program hands a call over with calls that every filter lets through, a write and a read of a pipe.
 //!
 //! The filter stays what it is to the program: whether it allows a call the kernel is asked first, by that call with arguments
-//! that do nothing. What is about the calling thread or makes and executes programs is never handed over.
+//! that do nothing. A call about the calling thread is never handed over, nor one that makes processes or executes programs.
 
 use crate::call::{Answer, Call, Failure};
 use crate::calls::{self, following};
@@ -35,8 +35,8 @@ static ANNOUNCE: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 /// Where answers are.
 static TELL: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// What is asked of the proxy.
-struct Asked {
+/// A call handed to the proxy.
+struct Request {
     call: Call,
     how: How,
     answer: Answer,
@@ -68,14 +68,15 @@ impl How {
     }
 }
 
-struct Place(UnsafeCell<Asked>);
+struct RequestSlot(UnsafeCell<Request>);
 
 // SAFETY: the holder writes it before it announces a call, the proxy between that and the answer.
-unsafe impl Sync for Place {}
+unsafe impl Sync for RequestSlot {}
 
 const NOTHING: Call = Call { number: 0, arguments: [0; 6] };
 
-static PLACE: Place = Place(UnsafeCell::new(Asked { call: NOTHING, how: How::Plainly, answer: Ok(0) }));
+static REQUEST: RequestSlot =
+    RequestSlot(UnsafeCell::new(Request { call: NOTHING, how: How::Plainly, answer: Ok(0) }));
 
 /// Serves a call: by the proxy, where there is one and the call is for it.
 #[inline(always)]
@@ -137,7 +138,7 @@ fn work() {
     unsafe { arch::syscall(libc::SYS_rt_sigprocmask as usize, arguments) };
     while is_announced() && take(&ANNOUNCE[1]) {
         // SAFETY: a call was announced, so that the place is this thread's until it answers.
-        let asked = unsafe { &mut *PLACE.0.get() };
+        let asked = unsafe { &mut *REQUEST.0.get() };
         thread::enter();
         asked.answer = answer(asked);
         thread::leave();
@@ -145,7 +146,7 @@ fn work() {
     }
 }
 
-fn answer(asked: &Asked) -> Answer {
+fn answer(asked: &Request) -> Answer {
     let serve = || match asked.call.number as i64 {
         libc::SYS_exit_group => {
             process::leave_by_proxy();
@@ -168,7 +169,7 @@ fn is_announced() -> bool {
             arch::syscall(libc::SYS_poll as usize, [&raw mut ready as usize, 1, LOOK_MS, 0, 0, 0])
         } {
             0 => {
-                // What is asked here is asked of the kernel.
+                // The calls made here go to the kernel.
                 thread::enter();
                 if is_alone() {
                     process::leave_by_proxy();
@@ -211,11 +212,11 @@ fn by_proxy(call: &Call, how: How) -> Answer {
         std::hint::spin_loop();
     }
     // SAFETY: this thread holds the place, until it announces the call.
-    unsafe { *PLACE.0.get() = Asked { call: *call, how, answer: Err(Failure::Errno(libc::EIO)) } };
+    unsafe { *REQUEST.0.get() = Request { call: *call, how, answer: Err(Failure::Errno(libc::EIO)) } };
     give(&ANNOUNCE[0]);
     take(&TELL[1]);
     // SAFETY: the proxy has answered.
-    let answer = unsafe { (*PLACE.0.get()).answer };
+    let answer = unsafe { (*REQUEST.0.get()).answer };
     HOLDER.store(false, Ordering::Release);
     answer
 }
@@ -225,7 +226,7 @@ fn is_of_filter(answer: isize) -> bool {
     matches!(-(answer.clamp(-4095, 0)) as i32, libc::EPERM | libc::EACCES | libc::ENOSYS)
 }
 
-/// With which arguments the kernel does nothing, and the filter decides as about the call's: what is looked at are numbers. `None`
+/// Arguments with which the kernel does nothing, and the filter decides as about the call's: it looks at numbers. `None`
 /// within: it need not be asked. `None`: not a call for the proxy.
 fn harmless(call: &Call) -> Option<Option<[usize; 6]>> {
     let with = |changes: &[(usize, usize)]| {

@@ -12,15 +12,15 @@ use crate::thread;
 /// Defines `name` in libc's place: if descriptor `fd` is of interest and the thread is outside, the
 /// system call `number`, else libc's own.
 ///
-/// `at once`: what is known without the client is answered so.
+/// `shortcut`: an answer that is known without the client.
 ///
-/// A cancellation point is one also where the call is ours: what cancels a thread inside the client waits for the
+/// A cancellation point is one also where the call is ours: a cancellation that comes inside the client waits for the
 /// next (see `signals`).
 macro_rules! interpose {
     // SAFETY: may unwind, as functions of C that are defined here may.
     (@cancellation_point) => { unsafe { pthread_testcancel() } };
     ($($(#[$cancels:ident])? fn $name:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $answer:ty
-        = $number:ident($($value:expr),*) $(if $condition:expr)? $(, at once if $at_once:expr => $known:expr)?;)*) => {$(
+        = $number:ident($($value:expr),*) $(if $condition:expr)? $(, shortcut if $is_known:expr => $known:expr)?;)*) => {$(
         /// Stands in for libc's function of this name.
         ///
         /// # Safety
@@ -38,7 +38,7 @@ macro_rules! interpose {
             }
             if is_of_interest($fd) $(&& $condition)? {
                 $(interpose!(@$cancels);)?
-                $(if $at_once {
+                $(if $is_known {
                     return $known;
                 })?
                 if let Some(answer) = serve(libc::$number, arguments()) {
@@ -76,8 +76,8 @@ interpose! {
         = SYS_pread64(buffer as usize, count, offset as usize) if count <= room;
     fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
     fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
-    #[cancellation_point] fn fsync(fd: c_int) -> c_int = SYS_fsync(), at once if fsync_shortcut::is_synced(fd) => 0;
-    #[cancellation_point] fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync(), at once if fsync_shortcut::is_synced(fd) => 0;
+    #[cancellation_point] fn fsync(fd: c_int) -> c_int = SYS_fsync(), shortcut if fsync_shortcut::is_synced(fd) => 0;
+    #[cancellation_point] fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync(), shortcut if fsync_shortcut::is_synced(fd) => 0;
     fn ftruncate(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
     fn ftruncate64(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
     fn fstat(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
@@ -87,7 +87,7 @@ interpose! {
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl(command as usize, argument) if is_on_locks(command);
 }
 
-/// Databases set and lift locks for every transaction. What waits for one, and so is a cancellation point, is libc's.
+/// Databases set and lift locks for every transaction. A call that waits for one is a cancellation point, and so libc's.
 ///
 /// That `fcntl` takes any number of arguments makes no difference to where its third one is, or would be.
 #[inline(always)]

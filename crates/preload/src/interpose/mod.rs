@@ -8,8 +8,8 @@
 //! | `real` | libc's own functions, and what a symbol does with a call |
 //! | `look_up` | looking libc's functions up as the program starts |
 //!
-//! A call that is not ours goes to libc's own function: it is a cancellation point, and stays one. What this library calls itself,
-//! as the standard library does to close a file, goes to the kernel: a thread that is cancelled cannot end there.
+//! A call that is not ours goes to libc's own function: it is a cancellation point, and stays one. A call that this library makes itself,
+//! as the standard library's to close a file, goes to the kernel: a thread that is cancelled cannot end there.
 
 mod descriptors;
 mod look_up;

@@ -1,5 +1,5 @@
 //! The calls on paths that programs make most: served by their symbol where the path leads into the store for certain, by
-//! its first bytes. All others take libc's way, whose sites look at each path.
+//! its first bytes. All others go through libc's functions, and their sites look at each path.
 //!
 //! A site has to save the vector registers, as the kernel does not touch them: a tenth of a microsecond, of the two or three
 //! that such a call takes. A function of C may.
@@ -31,7 +31,7 @@ fn begins_in_store(directory: c_int, path: *const c_char) -> bool {
     }
 }
 
-/// The mode of a call that makes a file; whoever makes none has given none.
+/// The mode of a call that makes a file; other calls give none.
 fn mode_of(flags: c_int, mode: mode_t) -> usize {
     if flags & (libc::O_CREAT | libc::O_TMPFILE) != 0 { mode as usize } else { 0 }
 }

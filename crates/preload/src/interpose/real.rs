@@ -35,7 +35,7 @@ impl Real {
         address
     }
 
-    /// Looks it up now; null where this libc has none, which nobody calls then.
+    /// Looks it up now; null where this libc has none. No program calls it then.
     pub fn look_up(&self) -> *mut c_void {
         // SAFETY: a valid name; dlsym calls none of the functions this module defines.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
@@ -53,7 +53,7 @@ pub fn serve(number: c_long, arguments: [usize; 6]) -> Option<isize> {
 /// A call of this library's own.
 #[cold]
 pub fn kernel(number: c_long, arguments: [usize; 6]) -> isize {
-    // SAFETY: what was asked of libc's function, which would do just this.
+    // SAFETY: the caller asked libc's function for it, which would do just this.
     libc_answer(unsafe { arch::syscall(number as usize, arguments) })
 }
 

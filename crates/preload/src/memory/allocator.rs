@@ -1,8 +1,8 @@
 //! Memory of our own: a handler of the application that interrupts its malloc cannot deadlock us.
 //!
 //! Memory comes from a small static area at first, and from a heap once that is used up: most programs never attach to the
-//! store, of those that do most end soon, and starting a heap costs as much as attaching does. What the constructor takes
-//! from the area stays; what later calls take is given back when what was taken behind it is free, and all at once
+//! store, of those that do most end soon, and starting a heap costs as much as attaching does. Memory that the constructor takes
+//! from the area stays. A piece that later calls take is given back when the pieces behind it are free, and all at once
 //! when the last piece is.
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -39,7 +39,7 @@ const UNUSED: u32 = 0;
 const STARTING: u32 = 1;
 const USED: u32 = 2;
 
-/// What is given out of the area: bytes from its start, and pieces not freed yet.
+/// The used part of the area: bytes from its start, and pieces not freed yet.
 #[derive(Clone, Copy)]
 struct State {
     end: u32,
@@ -82,7 +82,7 @@ impl State {
 }
 
 /// Keeps all that was given out so far. Call at the constructor's end.
-pub fn keep_what_is_given() {
+pub fn keep_given_memory() {
     let state = State::unpack(STATE.load(Ordering::Relaxed));
     LASTING.store(state.end as usize, Ordering::Relaxed);
     STATE.store(State { pieces: 0, ..state }.pack(), Ordering::Relaxed);
@@ -93,7 +93,7 @@ unsafe extern "C" {
     fn _mi_auto_process_init();
     /// The heap of the thread that ran it, by its first field, which names that thread.
     static theap_main: MainHeap;
-    /// What a thread has before its first allocation.
+    /// A thread's heap before its first allocation.
     static _mi_theap_empty: MainHeap;
     fn _mi_theap_default_set(heap: *const MainHeap);
     /// Set when it has started: to refuse huge pages before would refuse them to the whole process.
@@ -114,7 +114,7 @@ unsafe extern "C" {
 /// back to the system; whether to ask for huge pages.
 const PURGE_DELAY: c_int = 15;
 const ALLOW_HUGE_PAGES: c_int = 43;
-/// What a log's overlay needed it needs again after the next digest; a page that went costs a fault.
+/// A log's overlay needs its memory again after the next digest; a page that went costs a fault.
 const PURGE_DELAY_MS: c_long = 1000;
 
 /// Addresses for the heap to begin with.
@@ -130,7 +130,7 @@ struct MainHeap {
 const NOBODY: usize = !0xff;
 
 /// Starts mimalloc. It takes the thread that does this for one that outlives all others, and would use
-/// its heap after free for a thread that gets the same address: so that heap is made nobody's.
+/// its heap after free for a thread that gets the same address: so that heap is given no thread.
 ///
 /// This knows mimalloc 3's insides: where the main heap names its thread, and that a thread with the
 /// empty heap gets one of its own at its first allocation. A version laid out differently is noticed
@@ -175,7 +175,7 @@ fn give_first_arena() {
 /// ThreadSanitizer looks away.
 pub fn end_thread() {
     if HEAP.load(Ordering::Acquire) == USED {
-        // SAFETY: what the thread allocates yet begins anew.
+        // SAFETY: a later allocation of the thread begins anew.
         unsafe { mi_thread_done() };
     }
 }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_piece_that_does_not_fit_is_refused() {
         let layout = Layout::from_size_align(AREA_BYTES, 1).expect("layout");
         assert!(State { end: 0, pieces: 0 }.with(layout).is_some());
         assert!(State { end: 1, pieces: 0 }.with(layout).is_none());

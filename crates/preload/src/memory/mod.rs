@@ -12,4 +12,4 @@ pub(crate) mod allocator;
 pub(crate) mod libc_allocation;
 pub(crate) mod user_memory;
 
-pub use allocator::{end_thread, keep_what_is_given, use_heap};
+pub use allocator::{end_thread, keep_given_memory, use_heap};

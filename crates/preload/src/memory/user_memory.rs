@@ -72,7 +72,7 @@ pub fn write<T: Plain>(address: usize, value: &T) -> Result<(), Failure> {
     write_bytes(address, bytes)
 }
 
-/// What the kernel stores at once.
+/// The kernel stores so many bytes at once.
 const WORD_BYTES: usize = 8;
 
 /// Fills `bytes` from `address`.
@@ -93,7 +93,7 @@ pub fn write_as_far_as_possible(address: usize, bytes: &[u8]) -> usize {
 /// The program may serve faults in its memory itself, by threads that make calls of ours (`userfaultfd`).
 static SERVES_FAULTS: AtomicBool = AtomicBool::new(false);
 
-/// From now on buffers are made present before anything is locked: who serves the fault needs perhaps the same lock.
+/// From now on buffers are made present before anything is locked: the thread that serves the fault may need the same lock.
 pub fn expect_served_faults() {
     SERVES_FAULTS.store(true, Ordering::Relaxed);
 }
@@ -139,7 +139,7 @@ pub fn slice_mut(address: usize, length: usize) -> UserSliceMut<'static> {
 const END_OF_MEMORY: usize = 0x7fff_ffff_f000;
 
 /// Whether a program can have memory of this length at `address`: where it cannot, the kernel refuses a buffer before it moves
-/// any byte. What lies inside need not be mapped.
+/// any byte. Memory inside need not be mapped.
 #[inline]
 pub fn is_in_reach(address: usize, length: usize) -> bool {
     address.checked_add(length).is_some_and(|end| end <= END_OF_MEMORY)
@@ -148,7 +148,7 @@ pub fn is_in_reach(address: usize, length: usize) -> bool {
 /// The zero-terminated string at `address`, without its terminator; `None` if that does not come within `limit` bytes.
 pub fn read_string(address: usize, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
     let mut string = Vec::new();
-    // Up to a page boundary at a time: what follows the terminator need not be mapped.
+    // Up to a page boundary at a time: memory behind the terminator need not be mapped.
     while string.len() < limit {
         let at = address.wrapping_add(string.len());
         let step = (PAGE_BYTES - at % PAGE_BYTES).min(limit - string.len()).min(STRING_STEP);

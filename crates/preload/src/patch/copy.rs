@@ -8,7 +8,7 @@
 //!
 //! A whole ELF file, at the offsets of the original, so that profilers find symbols in it. The stubs lie
 //! at a fixed distance below the library. A copy is believed if the directory and the file are private,
-//! if it names the build of the library and of ourselves, and if nobody has touched it since: it carries
+//! if it names the build of the library and of ourselves, and if no process has touched it since: it carries
 //! the time of modification it was given. It is written only if the file on disk holds the text in
 //! memory, and mapped only if no page of that was written (a debugger's breakpoints would be lost).
 

@@ -15,7 +15,7 @@ use crate::patch::writing::{is_site, is_wanted, patch_image};
 use crate::patch::{Report, Site, whole};
 use crate::process;
 
-/// What is kept of a build-id.
+/// The part of a build-id that is kept.
 type Key = [u8; 16];
 
 /// Builds known to have no site.
@@ -43,7 +43,7 @@ pub fn patch_mapped(read: Read<'_>, start: usize, length: usize, offset: u64) ->
     if let Some(mark) = elf.mark {
         // A second C library, which the loader has from where it has the first. Its stubs are mapped last.
         let is_there = (start..start + length).contains(&(base + mark.identity?));
-        // SAFETY: what is mapped is code of the file that has this mark, and before it was its variables.
+        // SAFETY: the mapping is code of the file that has this mark, and its variables were mapped before.
         return unsafe { whole::fill(mark, base, is_there) };
     }
     let length = length.min(usize::try_from(available).ok()?);

@@ -17,7 +17,7 @@ use crate::patch::{Site, whole};
 use std::mem::ManuallyDrop;
 
 /// Patches the C library family. `forked` is set to 1 in the child of a fork. With `every`, sites
-/// whose number is of no interest are patched too, which only a test of the patcher wants.
+/// with a number of no interest are patched too: only a test of the patcher wants that.
 pub fn install(cache: &CacheOnDemand<'_>, program: Program, forked: *const u32, every: bool) -> Report {
     let loaded = ManuallyDrop::new(Loaded::now());
     if let Some(path) = loaded.own_path {
@@ -69,10 +69,10 @@ pub fn install(cache: &CacheOnDemand<'_>, program: Program, forked: *const u32, 
 
 /// The image is a whole file of ours: its stubs are there, and wait for their slots.
 fn become_whole(loaded: &Loaded, image: &Image, mark: Mark, report: &mut Report) {
-    // SAFETY: the loader has mapped the file that has this mark, all of it, and nobody loads a library meanwhile.
+    // SAFETY: the loader has mapped the file that has this mark, all of it, and no thread loads a library meanwhile.
     unsafe {
         if whole::fill(mark, image.base, true).is_none() {
-            // Who starts programs looks whether this library is the one that wrote the stubs.
+            // The process that starts programs checks that this library is the one that wrote the stubs.
             crate::process::report(format_args!(
                 "this program was started by another version of Cuesta: start it again"
             ));

@@ -1,5 +1,5 @@
-//! Whether pages of a library's text are still the file's, by the kernel's page map. Pages somebody has
-//! written (a debugger or a probe its breakpoints) must not be replaced.
+//! Whether pages of a library's text are still the file's, by the kernel's page map. Pages that were
+//! written (by a debugger or a probe, for breakpoints) must not be replaced.
 
 use rustix::fs::{Mode, OFlags, open};
 

@@ -1,4 +1,4 @@
-//! What a loader of ours gives the programs it starts: the C library as a whole file (`whole`), by a list of libraries
+//! A loader of ours gives the programs it starts the C library as a whole file (`whole`), by a list of libraries
 //! (`library_list`) that leads there. Both lie in the cache's folder, and stay there for the processes to come. The
 //! loader itself is a whole file then, too.
 
@@ -14,7 +14,7 @@ use crate::patch::cache::sites::read_exactly;
 use crate::patch::{remembered_cache, whole};
 use crate::process;
 
-/// What a list of libraries is called, before what it is of.
+/// The first part of the name of a list of libraries.
 const LIST: &[u8] = b"libraries";
 /// The library that is whole.
 const LIBRARY: &[u8] = b"libc.so.6";
@@ -53,7 +53,7 @@ impl Provision {
 }
 
 /// The loader `original`, of which `answering` is a copy that answers itself, as a whole file; `None` if it cannot be.
-/// Programs that have it must be given a whole library, too: who looks after one looks after both.
+/// Programs that have it must be given a whole library, too: one owner looks after both.
 pub fn whole_loader(answering: &[u8], original: &[u8]) -> Option<Vec<u8>> {
     whole::loader(answering, original, &remembered_cache()?, Loaded::now().own_build_id)
 }

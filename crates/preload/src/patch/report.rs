@@ -1,6 +1,6 @@
 //! What patching found and did.
 
-/// What was done, for diagnosis and tests.
+/// Counts of what patching did, for diagnosis and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Libraries looked at.
@@ -21,11 +21,11 @@ pub struct Report {
     pub missed_elsewhere: usize,
 }
 
-/// What is known of the program, the first of what is loaded.
+/// The state of knowledge about the program's own sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Nothing.
     IsToBeSearched,
-    /// Who started it knows that it makes no system calls itself.
+    /// The process that started it knows that it makes no system calls itself.
     IsWithoutSites,
 }

@@ -6,13 +6,13 @@
 //!   the library's file, its sites patched | headers of segments | what this is | stubs
 //! ```
 //!
-//! What is behind the file is a segment more. It lies as far from the file's start as from the library's, because that
+//! A segment more lies behind the file. It lies as far from the file's start as from the library's, because that
 //! is where the loader looks for headers. The slots lie behind the library's variables, where its last page was
-//! zero. One more header, of a kind no loader knows, says where they are, and by whom the stubs were written.
+//! zero. One more header, of a kind no loader knows, says where they are, and which build wrote the stubs.
 //!
 //! The loader finds it in a list of libraries (`library_list`) that only the copies of the loader read, which programs of the
 //! store are started with. It notes under which name and number it has the file; both are made those of the library
-//! (`namesake`), so that who asks for the library by a path of the system's gets this one, not a second.
+//! (`namesake`), so that a program that asks for the library by a path of the system's gets this one, not a second.
 
 use crate::arch::Slots;
 use crate::patch::Site;
@@ -52,7 +52,7 @@ pub fn know_own_build(own_build_id: &[u8]) {
     OWN_WRITER.store(writer(own_build_id).unwrap_or(0), Ordering::Relaxed);
 }
 
-/// What a writer is known by.
+/// The number by which a writer is known.
 fn writer(own_build_id: &[u8]) -> Option<u64> {
     own_build_id.first_chunk().map(|id| u64::from_le_bytes(*id))
 }
@@ -62,7 +62,7 @@ fn writer(own_build_id: &[u8]) -> Option<u64> {
 pub struct Original<'a> {
     /// Where the loader finds it.
     pub path: &'a CStr,
-    /// What the kernel says of it.
+    /// Its attributes, from the kernel.
     pub stat: Stat,
     /// Its content.
     pub bytes: Vec<u8>,
@@ -113,7 +113,7 @@ pub fn read_original(path: &CStr) -> Option<Original<'_>> {
     Some(Original { path, stat, bytes })
 }
 
-/// What a file holds, and what the kernel says of it.
+/// A file's content, and the kernel's attributes of it.
 pub fn read_file(path: &CStr) -> Option<(Vec<u8>, Stat)> {
     let file = Descriptor::new(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
     let stat = fstat(&file).ok()?;
@@ -141,8 +141,8 @@ pub fn loader(answering: &[u8], original: &[u8], cache: &Cache, own_build_id: &[
     with_stubs(answering, &sites, writer(own_build_id)?, None)
 }
 
-/// The file with its sites led to stubs of its own; and whose identity it takes. The loader, which takes none, gives out
-/// what its last page has left behind its variables, so its slots have a page of their own.
+/// The file with its sites led to stubs of its own, and with the identity that it takes. The loader takes none. It gives out
+/// the rest of its last page behind its variables, so its slots have a page of their own.
 fn with_stubs(
     file: &[u8],
     sites: &[Site],

@@ -75,7 +75,7 @@ pub fn attach() -> Result<&'static Client, Failure> {
     let marker = match wants_marker.then(|| make_marker(configuration)).transpose() {
         Ok(marker) => marker,
         Err(failure) => {
-            // Nobody would know of it: the next call begins another.
+            // No part of this process would know of it: the next call begins another.
             client.part();
             return Err(failure);
         }

@@ -2,8 +2,8 @@
 
 use crate::store::Client;
 
-/// What a vfork child attached for itself. Its connection is among its own descriptors, so that its
-/// parent, whose memory this is, can neither use nor close it.
+/// The session that a vfork child attached for itself. Its connection is among its own descriptors, so that its
+/// parent, which has the same memory, can neither use nor close it.
 #[derive(Clone, Copy)]
 pub struct ChildSession {
     pub(crate) client: &'static Client,

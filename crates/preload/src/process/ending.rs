@@ -22,7 +22,7 @@ pub fn give_up_client() {
         descriptors::hide(fd, false);
     }
     if is_single_threaded() {
-        // SAFETY: made by `Box::leak`, and nobody else is here to know it: files of it are opened anew before they are used.
+        // SAFETY: made by `Box::leak`, and no other thread is here to know it: files of it are opened anew before they are used.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(client).cast_mut()) });
     }
 }

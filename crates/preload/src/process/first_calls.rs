@@ -1,6 +1,6 @@
 //! Processes that do little: SharedFS does their first calls, as long as those are about names only.
 //!
-//! A session costs its attachment, a log segment, and a fence of whoever has the directory that the program works in. That is more than all
+//! A session costs its attachment, a log segment, and a fence of the holder of the directory that the program works in. That is more than all
 //! that a shell's `mv` does. So a process of the store's own user or of root has SharedFS do its calls at first, by a connection as those
 //! of other users' processes have. It attaches a session when it opens its first file, or with its [`CALLS_MAX`]th call.
 
@@ -16,7 +16,7 @@ const CALLS_MAX: u32 = 256;
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Who does a call of this process that opens nothing.
+/// The server of a call of this process that opens nothing.
 pub fn client() -> Result<&'static Client, Failure> {
     match process::attached() {
         Some(client) => Ok(client),

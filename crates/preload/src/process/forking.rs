@@ -1,4 +1,4 @@
-//! What a fork changes: before it in the parent, after it in the child.
+//! The changes that a fork asks for: before it in the parent, after it in the child.
 
 use crate::calls::programs::copies;
 use crate::descriptors::{self, cells, record_locks};
@@ -30,7 +30,7 @@ fn is_of_suspending_child() -> bool {
     unsafe { thread::delta() }.as_ref().is_some_and(|delta| delta.is_of_suspending_child)
 }
 
-/// A vfork child is gone: what it changed goes with it, or is this process's.
+/// A vfork child is gone: its changes go with it, or are this process's.
 #[inline(always)]
 pub fn settle_vfork() {
     // SAFETY: the reference ends before anything else is called.
@@ -62,7 +62,7 @@ fn after_fork() {
     first_calls::after_fork();
     let was_connected = shipping::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
+    // SAFETY: null, or a client made by `attach`, which leaked the reference for the process's life.
     let parents = unsafe { parents.as_ref() };
     parents.into_iter().for_each(Client::after_fork_in_child);
     if was_connected || parents.is_some() {
@@ -80,7 +80,7 @@ fn close_own_descriptors() {
     }
 }
 
-/// A child is about to be made: what it will share moves to where both can see it. A vfork child could
+/// A child is about to be made: state that it will share moves to where both can see it. A vfork child could
 /// not do so, its descriptors being its own and its memory its parent's.
 pub fn before_child() {
     if thread::is_vforked() {

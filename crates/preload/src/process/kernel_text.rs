@@ -6,7 +6,7 @@ use std::ffi::CStr;
 /// How much of a file of the kernel's is read at a time.
 const CONTENTS_STEP: usize = 4096;
 
-/// What a small file of the kernel's says. The standard library's way leads over cancellation points.
+/// The content of a small file of the kernel's. The standard library would read it by cancellation points.
 pub fn contents(path: &CStr) -> rustix::io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let (mut bytes, mut length) = (Vec::new(), 0);

@@ -21,7 +21,7 @@ pub(crate) static COMPLAINED: AtomicBool = AtomicBool::new(false);
 /// The session, if there is one.
 #[inline]
 pub fn attached() -> Option<&'static Client> {
-    // SAFETY: null, or a client whose reference was leaked for the process's life.
+    // SAFETY: null, or a client that was leaked for the process's life.
     match unsafe { CLIENT.load(Ordering::Acquire).as_ref() } {
         Some(client) => Some(client),
         None if thread::is_vforked() => childs_own().map(|own| own.client),

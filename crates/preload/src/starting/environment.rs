@@ -9,7 +9,7 @@ unsafe extern "C" {
 
 /// What Cuesta looks at; a variable that is not set, or empty, is `None`.
 ///
-/// The strings are the process's own, which it may overwrite: what is needed later is copied.
+/// The strings are the process's own, which it may overwrite: a string that is needed later is copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Environment {
     /// `CUESTA_SOCKET`.

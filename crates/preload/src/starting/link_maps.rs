@@ -1,4 +1,4 @@
-//! What the dynamic loader remembers of the program, of the libraries it was started with, and of the folders it searched,
+//! The dynamic loader's memory of the program, of the libraries it was started with, and of the folders it searched,
 //! put right where it could not know better: it did all that before this library was there to serve it.
 //!
 //! | what the loader takes for granted | what it is told |
@@ -36,7 +36,7 @@ const STRING_BYTES_MAX: usize = 4096;
 /// No folders, for good.
 const NOWHERE: usize = usize::MAX;
 
-/// What is known of a folder.
+/// The loader's knowledge of a folder.
 const UNKNOWN: i32 = 0;
 
 const MISSING: i32 = 1;
@@ -55,7 +55,7 @@ const DT_RUNPATH: usize = 29;
 const DT_VERSYM: usize = 0x6fff_fff0;
 
 /// Puts right what the loader knows. `is_told_folders` says whether it was started with `LD_LIBRARY_PATH`. Call in the
-/// constructor: nobody else uses the loader then.
+/// constructor: no other thread uses the loader then.
 pub fn correct(libraries: &[HandedOver], is_told_folders: bool) {
     if !is_told_folders && libraries.is_empty() && !program_has_run_path() {
         return;
@@ -91,7 +91,7 @@ impl LinkMap {
     }
 
     fn set_word(&self, place: usize, value: usize) {
-        // What was read there is memory of the loader's that it writes, too.
+        // The word that was read there is memory of the loader's that it writes, too.
         let _ = user_memory::write(self.0 + place * WORD, &value);
     }
 
@@ -112,7 +112,7 @@ impl LinkMap {
 fn program_has_run_path() -> bool {
     extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> i32 {
         const LAST: i32 = 1;
-        // SAFETY: what the loader hands over, of the program it has mapped; `found` is the caller's.
+        // SAFETY: the loader hands over headers of the program it has mapped; `found` is the caller's.
         unsafe {
             let headers = std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
             let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC);
@@ -324,7 +324,7 @@ fn chain(first: usize) -> Option<Vec<Folder>> {
     Some(folders)
 }
 
-/// What is at `address`, if anything is.
+/// The value at `address`, if that can be read.
 fn read<T: Plain>(address: usize) -> Option<T> {
     let last = address.checked_add(size_of::<T>() - 1)?;
     if is_readable(address) && is_readable(last) { user_memory::read(address).ok() } else { None }
@@ -337,7 +337,7 @@ fn string(address: usize) -> Option<Vec<u8>> {
 }
 
 /// Whether the page at `address` can be read. Reading it would tell, too, but debuggers stop at faults. Of the last page
-/// that could be nobody asks again: the loader's records lie close together, and it takes none of them away meanwhile.
+/// that could be read it does not ask again: the loader's records lie close together, and it takes none of them away meanwhile.
 fn is_readable(address: usize) -> bool {
     static LAST: AtomicUsize = AtomicUsize::new(0);
     const NO_CHANGE: usize = usize::MAX;

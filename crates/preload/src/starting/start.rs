@@ -21,12 +21,12 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     thread::enter();
-    // SAFETY: in the constructor nobody else uses the environment.
+    // SAFETY: in the constructor no other thread uses the environment.
     let environment = unsafe { Environment::look() };
     if let Some(socket) = environment.socket {
         let _ = std::panic::catch_unwind(|| begin(socket, &environment));
     }
-    memory::keep_what_is_given();
+    memory::keep_given_memory();
     thread::leave();
 }
 
@@ -45,7 +45,7 @@ fn begin(socket: &CStr, environment: &Environment) {
     if let Some(doctor) = environment.doctor {
         counting::start(doctor);
     }
-    // What the start takes is not given back: each thing less to run is a page less to touch.
+    // The start gives no memory back: each thing less to run is a page less to touch.
     let adopted = ManuallyDrop::new(environment.table.map(table::Table::adopt).unwrap_or_default());
     link_maps::correct(&adopted.libraries, environment.library_path.is_some());
     let patching = environment.patch.unwrap_or_default();

@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    /// As LibFS; what others run is not known to a served process.
+    /// As LibFS; a served process does not know which programs others run.
     pub fn watch_programs(&self, is_running: fn(InodeNumber) -> bool) {
         if let Client::Own(client) = self {
             client.watch_programs(is_running);

@@ -23,7 +23,7 @@ fn made(
     flags: i32,
     mode: NewMode,
 ) -> Option<Result<Arc<cuesta_libfs::OpenFile>, Error>> {
-    let shared_fs = shipping::way_for(credentials)?;
+    let shared_fs = shipping::served_for(credentials)?;
     let number = shared_fs.number_for_file().ok()?;
     let awaited = client.await_file(number, flags);
     match shared_fs.make_file(base.place().ok()?, path, mode, number) {
@@ -217,7 +217,7 @@ impl Client {
         matches!(self, Client::Own(client) if client.has_nothing_to_sync())
     }
 
-    /// `syncfs`; of those who are served as other users are, what they did together.
+    /// `syncfs`; for a served process it covers the operations of all served processes together.
     pub fn sync_everything(&self, file: &OpenFile) -> Result<(), Error> {
         match self {
             Client::Own(client) => {

@@ -1,4 +1,4 @@
-//! Who serves this process's calls: the session it has of its own, or, where it is another user than the store's,
+//! The server of this process's calls: the session it has of its own, or, where it is another user than the store's,
 //! SharedFS itself, which is asked call by call ([`cuesta_served`]).
 //!
 //! Either has the same calls. A file may belong to one of the two: it was opened before the process became another user. The

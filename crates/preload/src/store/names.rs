@@ -20,7 +20,7 @@ impl Client {
     ) -> Result<T, Error> {
         match self {
             Client::Own(client) if credentials.is_plain => match client.sending(&own) {
-                Err(Error::Shipped(_)) => match shipping::way_for(credentials) {
+                Err(Error::Shipped(_)) => match shipping::served_for(credentials) {
                     Some(connection) => served(connection),
                     None => own(client),
                 },
@@ -349,7 +349,7 @@ impl Client {
         )
     }
 
-    /// Does a call on what a path names, or on an open file, of whoever has that.
+    /// Does a call on the file that a path names, or on an open file, by the server that has it.
     fn on_target<T>(
         &self,
         credentials: &Credentials,

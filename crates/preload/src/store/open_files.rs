@@ -27,7 +27,7 @@ pub struct ServedFile {
 #[derive(Debug)]
 pub struct Token(AtomicI32);
 
-/// What is open with SharedFS.
+/// Files that are open with SharedFS.
 pub(crate) static SERVED: Mutex<Vec<Weak<ServedFile>>> = Mutex::new(Vec::new());
 
 /// Of an inode: equal as long as nothing about it has changed.
@@ -40,7 +40,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Whose it is.
+    /// The inode.
     pub fn inode(&self) -> InodeNumber {
         match self {
             Version::Own(version) => version.inode(),
@@ -87,7 +87,7 @@ impl Drop for Token {
     fn drop(&mut self) {
         if let number @ 0.. = *self.0.get_mut() {
             descriptors::hide(number, false);
-            // SAFETY: `new`, or whoever said the number, left the descriptor to this token alone.
+            // SAFETY: `new`, or the caller that gave the number, left the descriptor to this token alone.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }

@@ -55,7 +55,7 @@ pub fn connection_for(credentials: &Credentials) -> Option<&'static Client> {
 }
 
 /// The same for a session that sends a call.
-pub(super) fn way_for(credentials: &Credentials) -> Option<&'static cuesta_served::Client> {
+pub(super) fn served_for(credentials: &Credentials) -> Option<&'static cuesta_served::Client> {
     connection_for(credentials).and_then(served)
 }
 
@@ -74,7 +74,7 @@ fn connect() -> Option<&'static Client> {
     if !now.is_plain {
         return None;
     }
-    let Some(client) = connecting::connect_at_once(configuration, now.capabilities) else {
+    let Some(client) = connecting::connect_now(configuration, now.capabilities) else {
         NOT_BEFORE_MS.store(clock::milliseconds() + PAUSE_MS, Ordering::Relaxed);
         return None;
     };
@@ -136,14 +136,14 @@ impl OwnSession for Session {
 pub struct Sending;
 
 impl Sending {
-    fn way(&self, file: &ShippedFile) -> Result<&'static cuesta_served::Client, Error> {
+    fn server(&self, file: &ShippedFile) -> Result<&'static cuesta_served::Client, Error> {
         connection().or_else(connect).and_then(served).ok_or(Error::Shipped(file.inode))
     }
 }
 
 impl Shipper for Sending {
     fn read(&self, file: &ShippedFile, out: &mut [UserSliceMut<'_>], at: u64) -> Result<usize, Error> {
-        self.way(file)?.ship_read(file, out, at)
+        self.server(file)?.ship_read(file, out, at)
     }
 
     fn write(
@@ -152,7 +152,7 @@ impl Shipper for Sending {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
-        self.way(file)?.ship_write(file, data, at)
+        self.server(file)?.ship_write(file, data, at)
     }
 
     fn set_attributes(
@@ -161,12 +161,12 @@ impl Shipper for Sending {
         file: &ShippedFile,
         set: SetAttributes,
     ) -> Result<(), Error> {
-        let way = way_for(credentials).ok_or(Error::Shipped(file.inode))?;
-        way.ship_change(file, ShippedChange::SetAttributes { set })
+        let server = served_for(credentials).ok_or(Error::Shipped(file.inode))?;
+        server.ship_change(file, ShippedChange::SetAttributes { set })
     }
 
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
-        self.way(file)?.ship_change(file, change)
+        self.server(file)?.ship_change(file, change)
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -178,7 +178,7 @@ impl Shipper for Sending {
     }
 
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
-        self.way(file)?.ship_stat(file)
+        self.server(file)?.ship_stat(file)
     }
 }
 

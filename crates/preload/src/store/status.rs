@@ -11,7 +11,7 @@ impl OpenFile {
             OpenFile::Own(file) => file.set_flags(flags),
             OpenFile::Served(served) => {
                 if let Some(Client::Served(client)) = process::attached() {
-                    // What is wrong shows with the next call.
+                    // An error shows with the next call.
                     let _ = client.set_flags(&served.file, flags);
                 }
             }

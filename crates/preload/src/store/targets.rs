@@ -1,4 +1,4 @@
-//! What a call is about: a path and where it starts, or an open file.
+//! The target of a call: a path and where it starts, or an open file.
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Credentials, Error};
@@ -17,10 +17,10 @@ pub enum Base<'a> {
     Number(InodeNumber),
 }
 
-/// What a call is about.
+/// The target of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// What a path names.
+    /// The file that a path names.
     Path {
         /// Where it starts.
         base: Base<'a>,
@@ -83,12 +83,12 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What a path below `base` names.
+/// The file that a path below `base` names.
 pub(super) fn at<'a>(base: Base<'a>, path: &'a [u8], follow: bool) -> Result<Subject<'a>, Error> {
     Target::Path { base, path, follow }.subject()
 }
 
-/// SharedFS, which does the calls of other users' processes, does not know what they have forbidden themselves: who has forbidden itself
+/// SharedFS does the calls of other users' processes, and does not know their Landlock rules: a process that has forbidden itself
 /// anything opens, makes and removes nothing there any more.
 pub(super) fn unconfined(credentials: &Credentials) -> Result<(), Error> {
     if credentials.confinement.is_some() { Err(Error::Denied) } else { Ok(()) }

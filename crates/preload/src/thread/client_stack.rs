@@ -21,7 +21,7 @@ pub fn prepare() {
 #[cold]
 pub fn ensure_stack() {
     let state = arch::thread_state();
-    // SAFETY: the thread's own state, which nobody else changes.
+    // SAFETY: the thread's own state, which no other thread changes.
     unsafe {
         if (*state).stack_top != 0 {
             return;

@@ -22,7 +22,7 @@ fn own_flag() -> *const Inside {
     unsafe { &raw const (*arch::thread_state()).inside }
 }
 
-/// The calling thread goes inside, once nobody is forking.
+/// The calling thread goes inside, once no thread is forking.
 #[inline(always)]
 pub fn enter() {
     // SAFETY: the calling thread's own.

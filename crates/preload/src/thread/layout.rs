@@ -1,7 +1,7 @@
-//! What one thread keeps, laid out for the entry code.
+//! The state of one thread, laid out for the entry code.
 
 use crate::thread::vfork_delta::Delta;
-use crate::users::known_credentials::Known;
+use crate::users::thread_credentials::ThreadCredentials;
 use cuesta_threads::Inside;
 
 /// One thread's state; zero-initialised by the loader, laid out for the entry code.
@@ -32,10 +32,10 @@ pub struct ThreadState {
     pub pending_mask: u64,
     /// Descriptor changes of a vfork child.
     pub delta: Option<Box<Delta>>,
-    /// What the thread's calls are judged by, if it was asked for.
-    pub credentials: Option<Box<Known>>,
-    /// Non-zero if the thread was cancelled within this library, and has not waited since: [`CANCELLED`] or
-    /// [`CANCELLED_AT_ONCE`].
+    /// The credentials of the thread's calls, if they were asked for.
+    pub credentials: Option<Box<ThreadCredentials>>,
+    /// Non-zero if the thread was cancelled within this library, and has not waited since: `CANCELLED` or
+    /// `CANCELLED_AT_POINT` of `state`.
     pub cancelled: u32,
     /// Whether the call being served came by a symbol: libc has not made it a cancellation point.
     pub came_by_symbol: bool,

@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 pub fn leave() {
     compiler_fence(Ordering::SeqCst);
     let state = arch::thread_state();
-    // SAFETY: as in `is_inside`; a handler that runs between the two statements sees the thread
+    // SAFETY: the state is this thread's own and lives as long as the thread; a handler that runs between the two statements sees the thread
     // outside and defers nothing any more.
     let pending = unsafe {
         (*state).inside.clear();

@@ -31,7 +31,7 @@ pub use layout::ThreadState;
 pub use leaving::leave;
 pub use state::{
     call_restarts, came_by_symbol, delta, end_wait, expect_guest, forget_guests, handled, has_guests,
-    is_inside, is_on_client_stack, is_vforked, is_within_client, leaves_memory_behind, note_way,
+    is_inside, is_on_client_stack, is_vforked, is_within_client, leaves_memory_behind, note_came_by_symbol,
     set_alternate_stack,
 };
 pub use waiting::{enter, wait};

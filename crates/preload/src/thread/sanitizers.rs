@@ -2,7 +2,7 @@
 //!
 //! ThreadSanitizer sees what this library does by libc's functions that it stands in for (copies, fills), and nothing of the
 //! atomics that order it: without a word it would report races here. So it is told to look away while the client runs, and no
-//! longer: what the program does in a handler that runs meanwhile is its own.
+//! longer: a handler of the program's that runs meanwhile is its own.
 
 use core::arch::asm;
 

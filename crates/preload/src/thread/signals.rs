@@ -47,7 +47,7 @@ pub struct Action {
 // SAFETY: integers without padding.
 unsafe impl Plain for Action {}
 
-/// What the application set for one signal.
+/// The application's setting for one signal.
 struct Slot {
     handler: AtomicUsize,
     flags: AtomicU64,
@@ -187,7 +187,7 @@ pub fn deliver_pending() {
         let mask = (*state).pending_mask;
         (*state).pending = 0;
         // A handler that ends its thread unwinds the stack. It gets no further than the function below, which has no
-        // unwind tables; what has to be cleaned up on the way out of the client has been.
+        // unwind tables. The frames of the client are cleaned up already.
         let arguments = [SIG_SETMASK as usize, (&raw const mask) as usize, 0, SET_BYTES, 0, 0];
         arch::waiting_call(libc::SYS_rt_sigprocmask as usize, &arguments, &NOT_FORBIDDEN);
     }
@@ -224,7 +224,7 @@ extern "C" fn signal_entry(signal: c_int, info: *mut siginfo_t, context: *mut c_
     // SAFETY: the kernel passes valid pointers to a SA_SIGINFO handler.
     let (code, address) = unsafe { ((*info).si_code, arch::instruction_pointer(context)) };
     if signal == SIGBUS && code == BUS_MCEERR_AO {
-        // No fault of an instruction's: a page is lost, which may be one of the store's. Who touches it is told.
+        // No fault of an instruction's: a page is lost, which may be one of the store's. A thread that touches it is told.
         let has_handler = SLOTS[signal as usize].load().handler > SIG_IGN;
         if has_handler && !thread::is_inside() {
             deliver(signal, info, context, false);

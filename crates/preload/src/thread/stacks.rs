@@ -15,7 +15,7 @@ const REGION_BYTES: usize = GUARD_BYTES + STACK_BYTES;
 /// So many are kept.
 const KEPT_MAX: usize = 16;
 
-/// Where the stacks nobody uses begin, or zeros.
+/// Where the unused stacks begin, or zeros.
 static KEPT: [AtomicUsize; KEPT_MAX] = [const { AtomicUsize::new(0) }; KEPT_MAX];
 
 /// A stack, with a page below it that may not be touched. The lowest address names it.
@@ -74,13 +74,13 @@ impl Stack {
     /// Leaves it for the next thread.
     ///
     /// # Safety
-    /// Nobody runs on it, or holds anything that lies there.
+    /// No thread runs on it, or holds anything that lies there.
     pub unsafe fn leave(self) {
         let free = |place: &&AtomicUsize| {
             place.compare_exchange(0, self.0, Ordering::Release, Ordering::Relaxed).is_ok()
         };
         if KEPT.iter().find(free).is_none() {
-            // SAFETY: it is ours, and the caller says that nobody uses it.
+            // SAFETY: it is ours, and the caller says that no thread uses it.
             let _ = unsafe { munmap(self.0 as *mut _, REGION_BYTES) };
         }
     }

@@ -1,8 +1,8 @@
-//! What one thread of the application keeps for this library: whether it is inside, the stack the
+//! The state of one thread of the application: whether it is inside, the stack the
 //! client runs on, and the one signal that arrived meanwhile.
 //!
 //! A `vfork` child shares its parent's thread state (the parent is suspended). So the parent sets `vforked` before and clears it
-//! after; what the child changes waits in `delta`.
+//! after; changes of the child wait in `delta`.
 
 use crate::arch;
 use crate::thread::vfork_delta::Delta;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const CANCELLED: u32 = 1;
 
 /// The call it is in is one: libc has the thread end wherever that waits.
-pub(crate) const CANCELLED_AT_ONCE: u32 = 2;
+pub(crate) const CANCELLED_AT_POINT: u32 = 2;
 
 /// A handler ended the call that was about to wait.
 pub(crate) const BY_HANDLER: u32 = 1;
@@ -80,7 +80,7 @@ pub fn came_by_symbol() -> bool {
 }
 
 /// Says how the call came that is served next.
-pub fn note_way(came_by_symbol: bool) {
+pub fn note_came_by_symbol(came_by_symbol: bool) {
     // SAFETY: as above.
     unsafe { (*arch::thread_state()).came_by_symbol = came_by_symbol }
 }
@@ -115,16 +115,16 @@ pub fn handled(handler_restarts: bool, call_restarts: bool) -> bool {
     ends_calls
 }
 
-/// The thread was cancelled: a call that waits, is about to, or comes to that later, must not. `at_once`: in a call of
+/// The thread was cancelled: a call that waits, is about to, or comes to that later, must not. `at_point`: in a call of
 /// libc's during which a thread ends wherever it is.
-pub fn end_wait(at_once: bool) {
+pub fn end_wait(at_point: bool) {
     let state = arch::thread_state();
-    let cancelled = if at_once { CANCELLED_AT_ONCE } else { CANCELLED };
+    let cancelled = if at_point { CANCELLED_AT_POINT } else { CANCELLED };
     // SAFETY: as in `is_inside`.
     unsafe {
         (&raw mut (*state).cancelled).write_volatile(cancelled);
         let interrupted = (&raw const (*state).interrupted).read_volatile();
-        let by = if at_once && interrupted != BY_HANDLER { BY_CANCELLATION } else { BY_HANDLER };
+        let by = if at_point && interrupted != BY_HANDLER { BY_CANCELLATION } else { BY_HANDLER };
         (&raw mut (*state).interrupted).write_volatile(by);
     }
 }

@@ -1,15 +1,15 @@
-//! What a vfork child changed, until it is gone.
+//! The changes of a vfork child, until it is gone.
 
 use crate::calls::programs::exec_image::ExecImage;
 use crate::descriptors::current_directory::Current;
 use crate::descriptors::description::Pin;
 use crate::process::ChildSession;
-use crate::users::known_credentials::Known;
 use crate::users::ruleset::Ruleset;
+use crate::users::thread_credentials::ThreadCredentials;
 use cuesta_libfs::Confinement;
 use std::sync::Arc;
 
-/// What a vfork child changed: of its descriptors the last change for a number counts, `None` is closed.
+/// The changes of a vfork child. Of its descriptors the last change for a number counts, `None` is closed.
 #[derive(Debug, Default)]
 pub struct Delta {
     pub(crate) changes: Vec<(usize, Option<Pin>)>,
@@ -17,9 +17,9 @@ pub struct Delta {
     pub exec: Option<ExecImage>,
     /// The session the child attached, if its parent had none.
     pub session: Option<ChildSession>,
-    /// Whose authority the child's calls have, as it asked.
-    pub credentials: Option<Known>,
-    /// What the child has forbidden itself, with what its parent has.
+    /// The credentials of the child's calls, as it asked for them.
+    pub credentials: Option<ThreadCredentials>,
+    /// The child's Landlock rules, with its parent's.
     pub confinement: Option<Arc<Confinement>>,
     /// The rulesets the child has made.
     pub rulesets: Vec<Ruleset>,

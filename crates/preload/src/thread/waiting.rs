@@ -1,12 +1,12 @@
 //! Calls that may wait long, made as the application itself would make them.
 
 use crate::arch;
-use crate::thread::state::{BY_CANCELLATION, BY_HANDLER, CANCELLED_AT_ONCE};
+use crate::thread::state::{BY_CANCELLATION, BY_HANDLER, CANCELLED_AT_POINT};
 use crate::thread::{gate, sanitizers};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Marks the thread inside, unless another is forking: then it waits for that. The caller pairs it with
-/// [`leave`].
+/// [`crate::thread::leave`].
 #[inline(always)]
 pub fn enter() {
     gate::enter();
@@ -19,7 +19,7 @@ pub fn enter() {
 pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
     sanitizers::end();
     let state = arch::thread_state();
-    // SAFETY: as in `is_inside`; a handler that runs from the first statement on finds the flags set.
+    // SAFETY: the state is this thread's own and lives as long as the thread; a handler that runs from the first statement on finds the flags set.
     unsafe {
         (&raw mut (*state).interrupted).write_volatile(0);
         (&raw mut (*state).restarts).write_volatile(u32::from(restarts));
@@ -37,7 +37,7 @@ pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
             // Perhaps before there was a wait to end.
             match (&raw const (*state).cancelled).read_volatile() {
                 0 => {}
-                CANCELLED_AT_ONCE => {
+                CANCELLED_AT_POINT => {
                     (&raw mut (*state).cancelled).write_volatile(0);
                     crate::thread::signals::end_cancelled();
                     // It does not let itself be cancelled.
@@ -51,7 +51,7 @@ pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
                 }
             }
             let answer = arch::waiting_call(number as usize, &arguments, &raw const (*state).interrupted);
-            let is_cancelled = (&raw const (*state).cancelled).read_volatile() == CANCELLED_AT_ONCE;
+            let is_cancelled = (&raw const (*state).cancelled).read_volatile() == CANCELLED_AT_POINT;
             if answer == -(libc::EINTR as isize) && is_cancelled {
                 continue;
             }

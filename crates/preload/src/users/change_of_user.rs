@@ -1,9 +1,9 @@
 //! Becoming another user.
 //!
 //! A process of the store's user, or of root, has a session, which is trusted. One that has become another user for good
-//! is not: it gives its session up, with all it maps of the store, and is served by SharedFS from then on, by who it is
-//! then. What it has open it keeps: on a connection made while it still was who it was, it has SharedFS keep each file,
-//! and gets a descriptor that stands for it. Who can go back is the same to the kernel as before, and to us.
+//! is not: it gives its session up, with all it maps of the store, and SharedFS serves it from then on, as the user that it is
+//! then. It keeps its open files: on a connection made as the old user, it has SharedFS keep each file,
+//! and gets a descriptor that stands for it. A process that can go back is the same to the kernel as before, and to us.
 
 use rustix::fd::AsRawFd as _;
 
@@ -35,7 +35,7 @@ pub fn after(bridge: Option<Bridge>) {
         return;
     }
     match process::attached() {
-        // It is served as who it is when it connects.
+        // SharedFS serves it as the user that it is when it connects.
         Some(Client::Served(_)) => gate::alone(process::give_up_client),
         Some(Client::Own(_)) | None if is_another_user() => gate::alone(|| {
             if let Some(bridge) = &bridge {
@@ -50,12 +50,12 @@ pub fn after(bridge: Option<Bridge>) {
 
 /// Whether this process is not the store's user or root, and cannot become it again.
 fn is_another_user() -> bool {
-    let Some(way) = socket_folder::get() else { return false };
+    let Some(folder) = socket_folder::get() else { return false };
     let (mut real, mut effective, mut saved) = (0u32, 0u32, 0u32);
     let arguments = [&raw mut real as usize, &raw mut effective as usize, &raw mut saved as usize, 0, 0, 0];
     // SAFETY: the kernel writes the three ids.
     unsafe { arch::syscall(libc::SYS_getresuid as usize, arguments) };
-    let owner = rustix::fs::fstat(kernel::borrow(way)).map_or(0, |stat| stat.st_uid);
+    let owner = rustix::fs::fstat(kernel::borrow(folder)).map_or(0, |stat| stat.st_uid);
     [real, effective, saved].iter().all(|&user| user != 0 && user != owner)
 }
 

@@ -9,8 +9,8 @@
 
 use crate::descriptors;
 use crate::descriptors::kernel::{self, borrow};
-use crate::users::known_credentials;
 use crate::users::ruleset::Ruleset;
+use crate::users::thread_credentials;
 use crate::{arch, thread};
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Confinement, Layer, Rights};
@@ -100,10 +100,10 @@ fn add(layers: impl IntoIterator<Item = Layer>) {
     } else {
         *lock(&CURRENT) = confinement;
     }
-    known_credentials::changed();
+    thread_credentials::changed();
 }
 
-/// What the next program is to be judged by, as one word.
+/// The confinement of the next program, as one word.
 pub fn word() -> Option<String> {
     let confinement = current()?;
     let layer = |layer: &Layer| {
@@ -113,7 +113,7 @@ pub fn word() -> Option<String> {
     Some(confinement.layers.iter().map(layer).collect::<Vec<_>>().join(";"))
 }
 
-/// Takes over what the program before exec was judged by. What cannot be read allows nothing.
+/// Takes over the confinement of the program before exec. A rule that cannot be read allows nothing.
 pub fn inherit(word: &str) {
     let unreadable = || Layer { handled: Rights::ALL, ..Layer::default() };
     add(word.split(';').map(|text| layer_of(text).unwrap_or_else(unreadable)));

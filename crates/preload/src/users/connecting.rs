@@ -14,8 +14,8 @@ pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::C
     client.map(|client| client.held_by(&Renewal)).map_err(|error| error.to_string())
 }
 
-/// The same for a process with these capabilities that can have a session instead: if nobody listens there now, it does.
-pub fn connect_at_once(
+/// The same for a process with these capabilities that can have a session instead: it has one if no daemon listens there now.
+pub fn connect_now(
     configuration: &Configuration,
     capabilities: Capabilities,
 ) -> Option<cuesta_served::Client> {
@@ -23,7 +23,7 @@ pub fn connect_at_once(
     Some(client.within(capabilities).ok()?.held_by(&Renewal))
 }
 
-/// A connection to SharedFS by which this process asks as who it is now, whoever it becomes.
+/// A connection to SharedFS by which this process asks as the user that it is now, after it has become another.
 pub fn bridge() -> Option<cuesta_served::Client> {
     connect_as_user(configuration().ok()?).ok()
 }
@@ -38,6 +38,6 @@ pub fn settle() {
         }
         _ => return,
     };
-    // Who cannot be asked closes nothing, or is about to close everything.
+    // A daemon that cannot be asked closes nothing, or is about to close everything.
     drop(settled);
 }

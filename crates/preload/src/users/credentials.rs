@@ -1,12 +1,12 @@
-//! Whose authority a thread's calls have.
+//! The credentials of a thread's calls.
 //!
 //! The kernel keeps ids, groups and capabilities with each thread; libc changes those of all threads together,
 //! a raw call changes only its own. So each thread asks the kernel for what it has, once, and again when any
 //! thread has changed anything: libc's other threads have changed before the call that began it returns.
-//! A vfork child has ids of its own on its parent's state: what it asks for is kept among what it changed.
+//! A vfork child has ids of its own on its parent's state: its credentials are kept among its changes.
 
 use crate::users::confinement;
-use crate::users::known_credentials::{CHANGES, Known};
+use crate::users::thread_credentials::{CHANGES, ThreadCredentials};
 use crate::{arch, thread};
 use cuesta_libfs::{Capabilities, Credentials};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// Groups read without asking how many there are.
 const GROUPS_USUAL: usize = 64;
 
-/// Whose authority this thread's calls have.
+/// The credentials of this thread's calls.
 pub fn effective() -> Arc<Credentials> {
     known(|known| Arc::clone(&known.effective))
 }
@@ -28,7 +28,7 @@ pub fn real() -> Arc<Credentials> {
     known(|known| Arc::clone(&known.real))
 }
 
-fn known<T>(take: impl FnOnce(&Known) -> T) -> T {
+fn known<T>(take: impl FnOnce(&ThreadCredentials) -> T) -> T {
     let changes = CHANGES.load(Ordering::Acquire);
     if thread::is_vforked() {
         // SAFETY: the reference ends before anything else here refers to it.
@@ -47,8 +47,8 @@ fn known<T>(take: impl FnOnce(&Known) -> T) -> T {
 }
 
 #[cold]
-fn ask() -> Known {
-    // Counted first: what changes meanwhile is asked for again.
+fn ask() -> ThreadCredentials {
+    // Counted first: after a change meanwhile the thread asks again.
     let changes = CHANGES.load(Ordering::Acquire);
     let uid = current(libc::SYS_setfsuid);
     let gid = current(libc::SYS_setfsgid);
@@ -57,7 +57,7 @@ fn ask() -> Known {
     let real_uid = rustix::process::getuid().as_raw();
     let real_gid = rustix::process::getgid().as_raw();
     let (users, confinement) = ([uid, rustix::process::geteuid().as_raw()], confinement::current());
-    // What the kernel tells SharedFS of a connection, or more: that one is told what is missing.
+    // The credentials that the kernel tells SharedFS of a connection, or more: SharedFS is told which are missing.
     let of_user = Credentials::of_user(uid, gid, Vec::new());
     let is_plain = users == [real_uid; 2]
         && [gid, rustix::process::getegid().as_raw()] == [real_gid; 2]
@@ -71,10 +71,10 @@ fn ask() -> Known {
     } else {
         Arc::new(Credentials { uid: real_uid, gid: real_gid, capabilities, ..Credentials::clone(&effective) })
     };
-    Known { changes, effective, real }
+    ThreadCredentials { changes, effective, real }
 }
 
-/// What a call that answers the id it replaces answers if it replaces nothing.
+/// The answer of a call that answers the id it replaces, if it replaces nothing.
 fn current(number: i64) -> u32 {
     const INVALID: usize = u32::MAX as usize;
     // SAFETY: an invalid id changes nothing.

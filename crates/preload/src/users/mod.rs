@@ -1,9 +1,9 @@
-//! Whose authority calls have.
+//! The users that calls are made as.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `credentials` | the credentials of a thread's calls |
-//! | `known_credentials` | what a thread was found to have |
+//! | `thread_credentials` | what a thread was found to have |
 //! | `confinement` | what the process has forbidden itself by Landlock |
 //! | `ruleset` | a ruleset that it has made |
 //! | `store_user` | being the store's user for a moment |
@@ -18,8 +18,8 @@ pub(crate) mod change_of_user;
 pub(crate) mod confinement;
 pub(crate) mod connecting;
 pub(crate) mod credentials;
-pub(crate) mod known_credentials;
 pub(crate) mod ruleset;
 pub(crate) mod socket_folder;
 pub(crate) mod store_user;
+pub(crate) mod thread_credentials;
 pub(crate) mod umask;

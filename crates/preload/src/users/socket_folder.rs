@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The folder of the socket for other users, taken along; negative: it was not.
-static WAY: AtomicI32 = AtomicI32::new(-1);
+static FOLDER: AtomicI32 = AtomicI32::new(-1);
 
 /// The socket for other users, as this process reaches it.
 pub fn users_socket(configuration: &Configuration) -> Vec<u8> {
     match get() {
-        Some(way) => format!("/proc/self/fd/{way}/{USERS_SOCKET_FILE}").into_bytes(),
+        Some(folder) => format!("/proc/self/fd/{folder}/{USERS_SOCKET_FILE}").into_bytes(),
         None => [&users_folder(configuration), b"/".as_slice(), USERS_SOCKET_FILE.as_bytes()].concat(),
     }
 }
@@ -35,7 +35,7 @@ pub fn is_another_user() -> bool {
     let user = rustix::process::geteuid();
     let owner = match (get(), configuration()) {
         _ if user.is_root() => return false,
-        (Some(way), _) => rustix::fs::fstat(borrow(way)),
+        (Some(folder), _) => rustix::fs::fstat(borrow(folder)),
         (None, Ok(configuration)) => rustix::fs::stat(&configuration.socket[..]),
         (None, Err(_)) => return false,
     };
@@ -49,31 +49,31 @@ pub fn is_anothers() -> bool {
 
 /// A descriptor of the folder of the socket for other users, if this process took one along.
 pub fn get() -> Option<i32> {
-    Some(WAY.load(Ordering::Acquire)).filter(|way| *way >= 0)
+    Some(FOLDER.load(Ordering::Acquire)).filter(|folder| *folder >= 0)
 }
 
 /// It has another number from now on.
 pub fn take_over(number: i32) {
-    WAY.store(number, Ordering::Release);
+    FOLDER.store(number, Ordering::Release);
 }
 
 /// The program before exec left one.
-pub fn adopt(way: Token) {
+pub fn adopt(folder: Token) {
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
-    WAY.store(way.into_number(), Ordering::Release);
+    FOLDER.store(folder.into_number(), Ordering::Release);
 }
 
-/// Takes the way along while this process can reach it: as another user it may not.
+/// Takes the folder along while this process can reach it: as another user it may not.
 pub fn take() {
     let Ok(configuration) = configuration() else { return };
     if get().is_some() {
         return;
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let way = rustix::fs::open(&users_folder(configuration)[..], flags, Mode::empty());
-    if let Ok(way) = way.and_then(|way| set_aside(way.as_fd())) {
-        adopt(Token::new(way));
+    let folder = rustix::fs::open(&users_folder(configuration)[..], flags, Mode::empty());
+    if let Ok(folder) = folder.and_then(|folder| set_aside(folder.as_fd())) {
+        adopt(Token::new(folder));
     }
 }
 

@@ -53,7 +53,7 @@ fn preloaded_at(program: &str, socket: &Path, cache: &Path, at: &Path) -> Comman
 
 /// Running a program to its end.
 pub trait Finish {
-    /// What it said and how it ended. It is started with the standard streams and no other descriptor. One that does not end fails the test, and is killed with all it started.
+    /// Its output and how it ended. It is started with the standard streams and no other descriptor. One that does not end fails the test, and is killed with all it started.
     fn finish(&mut self) -> Output;
 }
 

@@ -9,7 +9,7 @@ pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../preload/tests/
 /// More than the slowest needs on a slow machine.
 const SECONDS_MAX: &str = "900";
 
-/// What a script said and how it ended, and what it left.
+/// A script's output, how it ended, and the files that it left.
 pub struct Outcome {
     pub said: String,
     pub left: String,

@@ -1,7 +1,7 @@
 //! Real programs, unmodified: a script does on the store what it does on a directory of the kernel's.
 //!
 //! Each script runs twice, in an empty directory of the same name: once on this machine's disk, once on a
-//! store that appears there. What it says, how it ends and what it leaves behind must be the same, entry by
+//! store that appears there. Its output, its end and the files that it leaves behind must be the same, entry by
 //! entry: content, kind, mode, owner, size, links, the times it set, extended attributes.
 //!
 //! The scripts are in `scripts`, one idea each; `prelude.sh` comes before each, `describe.py` says what is left.

@@ -1,4 +1,4 @@
-//! What the processor answers to `cpuid`, in place of the instruction: in a virtual machine each is an exit, and a
+//! The processor's answers to `cpuid`, in place of the instruction: in a virtual machine each is an exit, and a
 //! dynamic loader asks some forty times as it starts.
 //!
 //! ```text

@@ -13,10 +13,10 @@
 //!    goes back to it, and the kernel sees exactly the call the application made.
 //!
 //! A call on a path that is not ours is made right here, not at the site: if the kernel finds nothing (ENOENT), a link may
-//! lead to the store, and Rust looks at it once more (`calls::look_again`), with the number marked.
+//! lead to the store, and Rust looks at it once more (`calls::following`), with the number marked.
 //!
 //! The filter reads path bytes through the application's pointer. A fault there is caught by the
-//! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
+//! signal handler (see `entry_symbols`) and means "not ours": the kernel then answers EFAULT.
 
 use crate::arch::x86_64::first_stack::{FIRST_STACK, FIRST_STACK_BYTES, FIRST_STACK_TAKEN};
 use crate::arch::x86_64::frame::Frame;
@@ -404,7 +404,7 @@ global_asm!(
     "  xchg dword ptr [rip + {first_stack_taken}], eax",
     "  test eax, eax",
     "  jz 84f",
-    // Whoever has it may wait for the same processor.
+    // The thread that has it may wait for the same processor.
     "  mov eax, {yield_processor}",
     "  syscall",
     "  jmp 83b",
@@ -462,7 +462,7 @@ global_asm!(
     "  .cfi_endproc",
     ".size cuesta_call_on_stack, . - cuesta_call_on_stack",
     "",
-    // What a signal handler we install returns to.
+    // A signal handler that this library installs returns to this.
     ".globl cuesta_restorer",
     ".hidden cuesta_restorer",
     ".type cuesta_restorer, @function",
@@ -515,6 +515,20 @@ global_asm!(
     make_stack = sym make_stack,
     learn_vector_state = sym learn_vector_state,
     dispatch = sym crate::door::cuesta_dispatch,
+);
+
+// The labels of the code above that `entry_symbols` names.
+global_asm!(
+    ".globl cuesta_filter_load_0",
+    ".hidden cuesta_filter_load_0",
+    ".globl cuesta_filter_load_1",
+    ".hidden cuesta_filter_load_1",
+    ".globl cuesta_filter_load_2",
+    ".hidden cuesta_filter_load_2",
+    ".globl cuesta_filter_load_3",
+    ".hidden cuesta_filter_load_3",
+    ".globl cuesta_filter_load_4",
+    ".hidden cuesta_filter_load_4",
 );
 
 const _: () = assert!(CLASS_ALWAYS != 0 && size_of::<Frame>() == 10 * 8);

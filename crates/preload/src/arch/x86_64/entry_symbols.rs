@@ -1,4 +1,4 @@
-//! What the entry code of `entry` defines, by its symbols.
+//! The symbols that the entry code of `entry` defines.
 
 use crate::arch::x86_64::frame::Frame;
 
@@ -19,7 +19,7 @@ pub(super) fn entry_address() -> usize {
     cuesta_entry as *const () as usize
 }
 
-/// What a signal handler installed by us returns to.
+/// Where a signal handler that this library installed returns to.
 pub fn restorer() -> usize {
     cuesta_restorer as *const () as usize
 }
@@ -40,6 +40,6 @@ pub fn filter_fault(address: usize) -> Option<usize> {
 /// already in use, or if this is the application's signal stack.
 pub fn call_on_stack(function: extern "C" fn(&mut Frame), frame: &mut Frame) {
     // SAFETY: the callee is an ordinary function, and the stack it runs on is either the current one
-    // or the thread's own, registered by `thread::register_stack` and unused below its top.
+    // or the thread's own, registered by `thread::ensure_stack` and unused below its top.
     unsafe { cuesta_call_on_stack(function, frame) }
 }

@@ -9,7 +9,7 @@ pub(crate) const FIRST_STACK_BYTES: usize = 64 * 1024;
 #[repr(align(64))]
 pub(super) struct Stack(#[allow(dead_code)] UnsafeCell<[u8; FIRST_STACK_BYTES]>);
 
-// SAFETY: only the entry code uses it, by whoever has FIRST_STACK_TAKEN.
+// SAFETY: only the entry code uses it, in the thread that has FIRST_STACK_TAKEN.
 unsafe impl Sync for Stack {}
 
 /// Where threads make their client stacks.

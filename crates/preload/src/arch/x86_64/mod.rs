@@ -18,7 +18,7 @@ pub use answers::{ask_routine, routine, sweep_questions};
 pub use context::{
     instruction_pointer, set_instruction_pointer, set_signal_mask, signal_mask, stack_pointer,
 };
-/// What the headers of programs for this processor say.
+/// The machine that headers of programs for this processor name.
 pub const ELF_MACHINE: u16 = 62;
 
 pub use entry_symbols::{call_on_stack, filter_fault, restorer};

@@ -1,4 +1,4 @@
-//! What a patched site jumps to.
+//! The stub that a patched site jumps to.
 //!
 //! ```text
 //!   moved instructions that stood before the syscall
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What differs between processes (the entry's address, the thread state's place, the flag of a fork)
-//! stands in `Slots`, at a fixed distance: a stub's bytes are the same in every process. Slots that nobody has
+//! stands in `Slots`, at a fixed distance: a stub's bytes are the same in every process. Slots that no process has
 //! filled yet are zero, and then the call is made as it is.
 //!
 //! A call that makes a process first passes through the entry like any other, so that the parent can
@@ -79,7 +79,7 @@ global_asm!(
     "  jnz 23f",
     "  test r11d, {clone_thread}",
     "  jnz 25f",
-    // A process on this memory, whose parent goes on.
+    // A process on this memory; its parent goes on.
     "  lea rcx, [rip + 25f]",
     "  jmp 90f + {entry_jump}",
     // The parent is suspended until the child is gone; a vfork within a vfork child adds nothing.

@@ -1,4 +1,4 @@
-//! Where a thread's state lies: in the static TLS block, whose layout `entry` gives it.
+//! Where a thread's state lies: in the static TLS block. `entry` gives that its layout.
 
 use core::arch::asm;
 

@@ -11,7 +11,7 @@ pub(super) static mut XSAVE_MASK: u32 = UNKNOWN;
 /// Not known yet: it waits for a need.
 const UNKNOWN: u32 = u32::MAX;
 
-/// What the C library keeps of one leaf of the processor's features (`struct cpuid_feature`).
+/// One leaf of the processor's features, as the C library keeps it (`struct cpuid_feature`).
 #[repr(C)]
 struct FeatureLeaf {
     /// eax, ebx, ecx, edx as the processor gave them.
@@ -36,7 +36,7 @@ pub(super) extern "C" fn learn_vector_state() {
     const COMPONENTS: [(u32, usize); 4] = [(2, 256), (5, 64), (6, 512), (7, 1024)];
     const SSE: u32 = 1 << 1;
     // SAFETY: the C library's function answers for every leaf, with a structure that lives for good; xgetbv is
-    // used only where OSXSAVE is set. The size is stored before the mask, and both are the same whoever
+    // used only where OSXSAVE is set. The size is stored before the mask, and both are the same whichever thread
     // stores them.
     unsafe {
         let has_xsave = (*__x86_get_cpuid_feature_leaf(LEAF_1)).registers[2] & OSXSAVE_ECX != 0;

@@ -1,7 +1,7 @@
 //! Extended attributes: their calls by path, by link, and by descriptor.
 
 use crate::call::{Answer, Call, Failure};
-use crate::calls::paths::{crossing, descriptor_files, place};
+use crate::calls::paths::{crossing, descriptor_files, store_path};
 use crate::descriptors::{Pin, working_directory};
 use crate::memory::user_memory::{self, UserPath};
 use crate::process;
@@ -10,10 +10,10 @@ use crate::users::credentials;
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, NAME_BYTES_MAX};
 use cuesta_libfs::{Credentials, Error, ExtendedFlags};
 
-/// Whose attributes a call is about.
+/// The file whose attributes a call is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
-    /// What the path at the first argument names.
+    /// The file that the path at the first argument names.
     Path {
         /// Where the descriptor is of the directory it starts in, if there is one.
         directory: Option<usize>,
@@ -25,12 +25,12 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What is wrong with the other arguments of a call, if the call is ours.
+    /// The error in the other arguments of a call, if the call is ours.
     #[cold]
     fn refuse<T>(self, call: &Call, failure: Failure) -> Result<T, Failure> {
         match self {
             Subject::Descriptor => opened(call).map(drop),
-            Subject::Path { directory, follow } => match place::locate(call, directory, 0) {
+            Subject::Path { directory, follow } => match store_path::locate(call, directory, 0) {
                 Err(Failure::NotOurs) if follow => descriptor_files::itself(call, 0).map(drop),
                 // It has not looked at the path yet.
                 Err(Failure::Errno(libc::ENAMETOOLONG | libc::EFAULT | libc::ENOENT)) => {
@@ -84,7 +84,7 @@ impl Subject {
     }
 }
 
-/// What the first argument is a descriptor of. Newer kernels that get or set take the working directory's number as well.
+/// The file that the first argument is a descriptor of. Newer kernels that get or set take the working directory's number as well.
 fn opened(call: &Call) -> Result<Pin, Failure> {
     let takes_directory = matches!(
         call.number as i64,
@@ -105,7 +105,7 @@ fn name(call: &Call, index: usize) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Fills the buffer at argument `index`, whose length follows; of length 0 it asks how many bytes there are.
+/// Fills the buffer at argument `index`; its length follows. With length 0 the call asks how many bytes there are.
 fn fill(call: &Call, index: usize, bytes: &[u8]) -> Answer {
     let room = call.word(index + 1);
     if room > 0 {
@@ -120,7 +120,7 @@ fn fill(call: &Call, index: usize, bytes: &[u8]) -> Answer {
 /// Where the calls below a directory are handed its descriptor.
 const DIRECTORY_AT: usize = 5;
 
-/// `getxattrat` and its like, as the call of the older kind that it extends: whose attributes, and that call.
+/// `getxattrat` and its like, as the call of the older kind that it extends: the file, and that call.
 fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure> {
     const FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
     // struct xattr_args: where the value is, its length, and flags. A list is handed as itself.
@@ -145,7 +145,7 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
     }
     let is_empty = at & libc::AT_EMPTY_PATH != 0
         && (call.word(1) == 0
-            // What is wrong with the path is said after what is wrong with the value.
+            // The kernel reports an error in the value before one in the path.
             || UserPath::read(call.word(1)).is_ok_and(|path| path.as_bytes().is_empty()));
     let (subject, first) = match is_empty {
         true => (Subject::Descriptor, call.word(0)),
@@ -161,7 +161,7 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
     Ok((subject, Call { number: number as usize, arguments }))
 }
 
-/// Whether a structure of `length` bytes is one of `known` bytes: what a later kernel may know of it beyond them must be zero.
+/// Whether a structure of `length` bytes is one of `known` bytes. Bytes beyond, which a later kernel may know, must be zero.
 fn is_structure(address: usize, length: usize, known: usize) -> Result<bool, Failure> {
     const STRUCTURE_BYTES_MAX: usize = 4096;
     if !(known..=STRUCTURE_BYTES_MAX).contains(&length) {
@@ -204,7 +204,7 @@ pub fn list(call: &Call, subject: Subject) -> Answer {
     subject.serve(call, list, |names| fill(call, 1, &names))
 }
 
-/// What is to be set: the attribute's name, its value, and under which conditions.
+/// The setting that a call asks for: the attribute's name, its value, and under which conditions.
 fn setting(call: &Call) -> Result<(Vec<u8>, Vec<u8>, ExtendedFlags), Failure> {
     let (value, length, flags) = (call.word(2), call.word(3), call.int(4));
     if flags & !(libc::XATTR_CREATE | libc::XATTR_REPLACE) != 0 {

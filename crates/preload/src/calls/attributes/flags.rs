@@ -10,7 +10,7 @@ use crate::store::OpenFile;
 use crate::users::credentials;
 use cuesta_format::FileKind;
 
-/// `FS_EXTENT_FL`: what the file holds is kept in extents.
+/// `FS_EXTENT_FL`: the file's content is kept in extents.
 const IN_EXTENTS: u32 = 0x0008_0000;
 const PAGE_BYTES: u64 = 4096;
 /// `struct fsxattr`, as words: flags, extent size hint, extents, project, copy-on-write hint, and room.

@@ -1,4 +1,4 @@
-//! What a file is, beside its content.
+//! Attributes of files.
 //!
 //! | file | what it has |
 //! |---|---|

@@ -2,7 +2,7 @@
 
 use crate::call::{Answer, Call, Failure};
 use crate::calls::attributes::device::device;
-use crate::calls::paths::place::{self, Named};
+use crate::calls::paths::store_path::{self, Named};
 use crate::calls::paths::{crossing, descriptor_files, own_listing};
 use crate::descriptors::Pin;
 use crate::memory::user_memory;
@@ -130,7 +130,7 @@ pub fn statx(call: &Call) -> Answer {
 
 type OfNamed<T> = fn(&Client, &Credentials, Base<'_>, &[u8], bool) -> Result<T, Error>;
 
-/// What is asked of what a path names, or of an open file.
+/// A question about the file that a path names, or about an open file.
 struct Question<T> {
     named: OfNamed<T>,
     open: fn(&Client, &OpenFile) -> Result<T, Error>,
@@ -148,7 +148,7 @@ fn look<T>(
     question: Question<T>,
     write: impl Fn(T) -> Answer,
 ) -> Answer {
-    let itself = place::itself(call, named.0, named.1, flags);
+    let itself = store_path::itself(call, named.0, named.1, flags);
     // Of a descriptor alone newer kernels answer whatever the other flags are.
     let is_descriptor = named.0.is_some_and(|index| call.int(index) >= 0) && matches!(itself, Ok(Some(_)));
     if flags & !STAT_FLAGS != 0 && !is_descriptor {
@@ -181,7 +181,7 @@ pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, fla
     }
     let asks_for_effective = flags & libc::AT_EACCESS != 0;
     let whose = if asks_for_effective { credentials::effective } else { credentials::real };
-    if let Some(pin) = place::itself(call, directory, path, flags)? {
+    if let Some(pin) = store_path::itself(call, directory, path, flags)? {
         return descriptor_files::check(&pin, &whose(), mode as u32).map(|()| 0);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -203,14 +203,14 @@ fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answ
     if flags & !CHANGE_FLAGS != 0 {
         return Err(Failure::NotOurs);
     }
-    if let Some(pin) = place::itself(call, named.0, named.1, flags)? {
+    if let Some(pin) = store_path::itself(call, named.0, named.1, flags)? {
         return set_behind(&pin, attributes);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let serve = |client: &Client,
                  credentials: &Credentials,
                  base: Base<'_>,
-                 place: &place::Place|
+                 place: &store_path::StorePath|
      -> Result<(), Error> {
         client.set_attributes(credentials, Target::Path { base, path: &place.path, follow }, attributes)
     };
@@ -281,7 +281,7 @@ pub fn change_times(call: &Call) -> Answer {
         address => {
             let [accessed, modified]: [[i64; 2]; 2] = user_memory::read(address)?;
             if [accessed[1], modified[1]] == [libc::UTIME_OMIT; 2] {
-                // Nobody even looks at the path.
+                // The kernel does not even look at the path.
                 return Err(Failure::NotOurs);
             }
             match (time(accessed[0], accessed[1]), time(modified[0], modified[1])) {

@@ -3,7 +3,7 @@
 //! A request of ours is served at once, which takes about as long as handing it over would. Its completion must still
 //! come from the kernel: from the queue that io_getevents waits on, that libaio reads in memory without any
 //! call, and that signals an eventfd. So each is handed to the kernel as a write of as many bytes to /dev/null as
-//! were moved, under its own address and data: that completes with just the number that is to be told. What fails
+//! were moved, under its own address and data: that completes with just the number that is to be told. A request that fails
 //! says so as the answer of io_submit, as what the kernel finds wrong with a request does.
 
 use crate::call::{Answer, Call, Failure};
@@ -120,7 +120,7 @@ fn serve(call: &Call, request: Request, null: &OwnedFd) -> Result<Option<Request
         }
         PREAD | PREADV => moving(&request, [libc::SYS_preadv, libc::SYS_preadv2], contents::read_vector)?,
         PWRITE | PWRITEV if appends(file, &request) => {
-            // What the kernel then has no room for would be submitted again, and appended twice.
+            // If the kernel then had no room for the request, the program would submit it again, and append twice.
             return call.unserved(libc::EOPNOTSUPP).map(|_| None);
         }
         PWRITE | PWRITEV => {

@@ -23,7 +23,7 @@ const RWF_NOAPPEND: i32 = 0x20;
 
 const RWF_DONTCACHE: i32 = 0x80;
 
-/// No signal by a pipe that nobody reads.
+/// No signal by a pipe without a reader.
 const RWF_NOSIGNAL: i32 = 0x100;
 
 /// From here on what one call moves may lead beyond the last offset.
@@ -33,7 +33,7 @@ const FAR: u64 = i64::MAX as u64 - COUNT_LIMIT as u64;
 const SYNC_RANGE_FLAGS: u32 =
     libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
-/// What the kernel checks of a read before it asks the file system, in its order.
+/// The kernel's checks of a read before it asks the file system, in its order.
 fn check_read(file: &OpenFile, buffer: [usize; 2], position: u64) -> Result<(), Failure> {
     if is_plain(buffer, position) {
         return Ok(());

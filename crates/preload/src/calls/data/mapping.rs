@@ -15,7 +15,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 const PAGE_BYTES: usize = 4096;
-/// Copied at once. What the buffer touches costs more than what is copied, so it is no larger than pays.
+/// Bytes copied at a time. Touching the buffer costs more than copying, so it is no larger than pays.
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub fn map(call: &Call) -> Answer {

@@ -1,6 +1,6 @@
 //! Copying between descriptors: sendfile, splice, copy_file_range, where an end or both are ours.
 //!
-//! The kernel cannot reach what is ours, so the bytes go through a buffer. What has been read but could not be
+//! The kernel cannot reach files of the store, so the bytes go through a buffer. A byte that was read but could not be
 //! written stays unread: offsets move by what arrived.
 
 use cuesta_format::{FILE_BYTES_MAX, FileKind};
@@ -121,7 +121,7 @@ impl End {
         self.pin.is_none() && self.pipe_bytes().is_ok()
     }
 
-    /// What a pipe holds at most.
+    /// The most that a pipe holds.
     fn pipe_bytes(&self) -> Result<usize, Failure> {
         let answer = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]);
         usize::try_from(answer).map_err(|_| Failure::Errno(-answer as i32))
@@ -139,7 +139,7 @@ impl End {
 
     /// So many bytes went through.
     fn moved_by(&mut self, bytes: usize) {
-        // What comes from a device without end comes from no place in it.
+        // Bytes from a device without end come from no place in it.
         let is_endless = self.pin.is_none() && self.kind() == Ok(libc::S_IFCHR);
         if let Some(position) = self.position.as_mut().filter(|_| !is_endless) {
             *position += bytes as i64;
@@ -261,7 +261,7 @@ fn transfer(
                 to.moved_by(part);
                 from.moved_by(part);
                 written += part;
-                // What came out of a pipe cannot be put back; what is in a file can be read again.
+                // Bytes that came out of a pipe cannot be put back; those of a file can be read again.
                 if from.position.is_some() {
                     break;
                 }
@@ -352,7 +352,7 @@ impl Drop for Pages {
     }
 }
 
-/// Empties a pipe into a file: what lies in it, and not what comes once that is gone.
+/// Empties a pipe into a file: the bytes that lie in it now, and not those that come later.
 fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
     from.wait_ready(libc::POLLIN, flags)?;
     transfer(from, to, count, |from, moved| {

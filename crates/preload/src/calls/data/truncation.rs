@@ -1,7 +1,7 @@
 //! Cutting a file that a path names.
 
 use crate::call::{Answer, Call, Failure};
-use crate::calls::paths::place::Named;
+use crate::calls::paths::store_path::Named;
 use crate::calls::paths::{crossing, descriptor_files};
 
 pub fn truncate(call: &Call) -> Answer {

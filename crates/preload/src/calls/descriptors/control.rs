@@ -70,7 +70,7 @@ pub fn close_range(call: &Call) -> Answer {
         }
         (answer, closed)
     };
-    // Nobody else puts one of ours behind a number that is about to be free.
+    // No other thread puts one of ours behind a number that is about to be free.
     let (answer, closed) = if thread::is_vforked() { close() } else { gate::alone(close) };
     drop(closed);
     Ok(answer)
@@ -83,7 +83,7 @@ pub fn duplicate(call: &Call) -> Answer {
         return Err(Failure::Errno(libc::EBADF));
     }
     if let Some(onto) = onto.filter(|onto| descriptors::is_hidden(*onto)) {
-        // A vfork child's descriptors are not its parent's, whose memory names this one.
+        // A vfork child's descriptors are not its parent's, and the parent's memory names this one.
         if thread::is_vforked() || !kernel::is_open(old) {
             return Err(Failure::Errno(libc::EBADF));
         }
@@ -194,7 +194,7 @@ pub fn compare(call: &Call) -> Answer {
     match pins {
         [None, None] => Err(Failure::NotOurs),
         [Some(one), Some(other)] => Ok(if one.is_same(&other) { 0 } else { order(fds[0] < fds[1]) }),
-        // Nobody else has what is behind a placeholder.
+        // No other process has the file behind a placeholder.
         [Some(_), None] if !is_shared(fds[0]) && processes[1] != own => Ok(order(true)),
         [None, Some(_)] if !is_shared(fds[1]) && processes[0] != own => Ok(order(false)),
         _ => Err(Failure::NotOurs),

@@ -133,7 +133,7 @@ fn is_loop_device(fd: i32) -> bool {
     })
 }
 
-/// What the kernel is to read and write in the place of a file of the store: the mount's, where there is one.
+/// The file that the kernel is to read and write in the place of one of the store: the mount's, where there is one.
 fn kernels_file(call: &Call, fd: i32) -> Result<OwnedFd, Failure> {
     let pin = descriptors::pin(fd).ok_or(Failure::NotOurs)?;
     if pin.is_path() {

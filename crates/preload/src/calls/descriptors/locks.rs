@@ -1,6 +1,6 @@
 //! Locks of programs: `flock`, and the record locks of `fcntl`.
 //!
-//! They are the kernel's, on the lock file behind the descriptor ([`crate::descriptors::references`]). What is left to do here is what
+//! They are the kernel's, on the lock file behind the descriptor ([`crate::descriptors::references`]). This file adds what
 //! the kernel cannot know of the file: how it was opened, where its offset and its end are.
 
 use crate::call::{Answer, Call, Failure};
@@ -40,7 +40,7 @@ pub fn lock_file(call: &Call) -> Answer {
     }
 }
 
-/// What the kernel answers about locks on `fd`, asked again if one is `in_the_way`: it may be of a file that SharedFS still
+/// The kernel's answer about locks on `fd`. The kernel is asked again if one is `in_the_way`: that may be of a file that SharedFS still
 /// closes after a process it served, which is gone, or has just closed.
 fn settled<A>(fd: i32, ask: impl Fn() -> A, in_the_way: impl Fn(&A) -> bool) -> A {
     let answer = ask();
@@ -126,7 +126,7 @@ fn has_no_locks(fd: i32, pin: &Pin) -> bool {
     !pin.is_reference() && references::is_placeholder(fd)
 }
 
-/// What a structure of the application's asks for, where it lies in a lock file.
+/// The lock that a structure of the application's asks for, where it lies in a lock file.
 fn mapped(pin: &Pin, asked: &RecordLock) -> Result<libc::flock, Failure> {
     let overflow = || Failure::Errno(libc::EOVERFLOW);
     let invalid = || Failure::Errno(libc::EINVAL);

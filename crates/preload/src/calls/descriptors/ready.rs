@@ -12,8 +12,8 @@ const COUNT_LIMIT: usize = 1 << 20;
 const READY: u16 = (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM) as u16;
 const WORD_BITS: usize = 64;
 
-/// What a kernel with nothing to wait for is told: as struct timeval and timespec alike.
-static AT_ONCE: [u64; 2] = [0, 0];
+/// No time to wait, as struct timeval and timespec alike.
+static NO_WAIT: [u64; 2] = [0, 0];
 
 /// `struct pollfd`.
 #[derive(Clone, Copy)]
@@ -103,7 +103,7 @@ pub fn poll(call: &Call) -> Answer {
     arguments[0] = others.as_mut_ptr() as usize;
     if ready != 0 {
         let is_plain = call.number as i64 == libc::SYS_poll;
-        arguments[2] = if is_plain { 0 } else { AT_ONCE.as_ptr() as usize };
+        arguments[2] = if is_plain { 0 } else { NO_WAIT.as_ptr() as usize };
     }
     let answer = kernel(call, arguments)?;
     for (index, (one, ours)) in asked.iter().zip(&ours).enumerate() {
@@ -153,7 +153,7 @@ pub fn select(call: &Call) -> Answer {
         *argument = if set.is_empty() { 0 } else { set.as_mut_ptr() as usize };
     }
     if ready != 0 {
-        arguments[4] = AT_ONCE.as_ptr() as usize;
+        arguments[4] = NO_WAIT.as_ptr() as usize;
     }
     let answer = kernel(call, arguments)?;
     for ((set, found), address) in sets.iter().zip(&found).zip(&call.arguments[1..4]) {

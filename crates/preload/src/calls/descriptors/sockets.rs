@@ -73,7 +73,7 @@ pub fn send_messages(call: &Call) -> Answer {
         };
         match sent {
             Ok(bytes) => user_memory::write(message(number).wrapping_add(SENT_AT), &(bytes as u32))?,
-            // What went out before is what the call tells of.
+            // The call reports the messages that went out before.
             Err(_) if number > 0 => return Ok(number as isize),
             Err(failure) => return Err(failure),
         }
@@ -171,7 +171,7 @@ fn prepare(message: usize) -> Result<bool, Failure> {
     Ok(has_ours)
 }
 
-/// The descriptors in the control messages of the message at `message`. What is wrong with it the kernel says.
+/// The descriptors in the control messages of the message at `message`. The kernel reports errors in it.
 fn descriptors_in(message: usize) -> Vec<i32> {
     let mut found = Vec::new();
     let Ok([address, length]) = user_memory::read::<[usize; 2]>(message.wrapping_add(CONTROL_AT)) else {

@@ -1,16 +1,16 @@
-//! What the kernel does itself where the store is mounted at the place it appears: named pipes, sockets and devices, and
+//! Files that the kernel serves itself where the store is mounted at the place it appears: named pipes, sockets and devices, and
 //! programs the library cannot be loaded into. These it executes by the mount, and what they inherit of the store is there
 //! as well.
 //!
 //! Before the exec each descriptor of ours that survives it is replaced by one that the kernel has of the same file, and
 //! the kernel's working directory is where the program's is. Offsets that other processes share stay shared: the mount goes on
-//! where they are. Whoever has locks keeps them by a copy of the descriptor they are on, for as long as the program runs. All
+//! where they are. A process that has locks keeps them by a copy of the descriptor they are on, for as long as the program runs. All
 //! that is taken back if the exec fails.
 
 use crate::call::{self, Answer, Failure};
 use crate::calls::kinds::aside::Aside;
 use crate::calls::kinds::entered::{Entered, Replaced};
-use crate::calls::paths::place::Place;
+use crate::calls::paths::store_path::StorePath;
 use crate::descriptors::description::Shared;
 use crate::descriptors::kernel::{self, borrow};
 use crate::descriptors::{self, Pin, cells, references, working_directory};
@@ -69,8 +69,8 @@ pub fn enter() -> Result<Entered, Obstacle> {
     Ok(entered)
 }
 
-/// Where the kernel finds what lies in the store by this absolute path, if that is the inode: what a symbolic link there leads to,
-/// or the link.
+/// Where the kernel finds the inode by this absolute path of the store: as the file that a symbolic link there leads to,
+/// or as the link.
 fn find(path: &[u8], inode: u64) -> Option<OwnedFd> {
     [OFlags::empty(), OFlags::NOFOLLOW].into_iter().find_map(|follow| {
         let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | follow, Mode::empty()).ok()?;
@@ -210,7 +210,7 @@ pub fn open(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
 }
 
 /// The path of a place for the kernel, wherever its directory is by now.
-pub fn path_of(place: &Place) -> Result<Vec<u8>, Failure> {
+pub fn path_of(place: &StorePath) -> Result<Vec<u8>, Failure> {
     let prefix = &process::configuration()?.prefix;
     let Some(base) = &place.base else { return Ok([prefix, &b"/"[..], &place.path].concat()) };
     let directory = process::client()?.whereabouts(base.file()?, base.path())?;

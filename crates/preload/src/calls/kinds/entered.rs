@@ -1,9 +1,9 @@
-//! What the kernel was given of the store for an exec.
+//! The files of the store that the kernel was given for an exec.
 
 use crate::descriptors::Pin;
 use std::os::fd::OwnedFd;
 
-/// What has been put in the kernel's hands for an exec, and is taken back when this is dropped.
+/// Descriptors and a working directory, put in the kernel's hands for an exec and taken back when this is dropped.
 #[derive(Debug, Default)]
 pub struct Entered {
     pub(crate) replaced: Vec<Replaced>,
@@ -17,9 +17,9 @@ pub struct Entered {
 pub(crate) struct Replaced {
     pub(crate) fd: i32,
     pub(crate) pin: Pin,
-    /// What was there.
+    /// The descriptor that was there.
     pub(crate) before: OwnedFd,
-    /// Whose cell does not count this process any more.
+    /// The description whose cell does not count this process any more.
     pub(crate) counted_out: Option<Pin>,
 }
 

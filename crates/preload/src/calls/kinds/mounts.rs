@@ -9,7 +9,7 @@ use cuesta_libfs::Capability;
 
 use crate::call::{Answer, Call, Failure};
 use crate::calls::kinds::by_mount;
-use crate::calls::paths::place::{self, Place};
+use crate::calls::paths::store_path::{self, StorePath};
 use crate::calls::paths::{crossing, descriptor_files};
 use crate::memory::user_memory;
 use crate::process;
@@ -23,7 +23,7 @@ const REMOUNTS_OR_SETS_PROPAGATION: u64 =
 pub fn mount(call: &Call) -> Answer {
     let flags = call.word(3) as u64;
     let moves = flags & (libc::MS_BIND | libc::MS_MOVE) != 0 && flags & REMOUNTS_OR_SETS_PROPAGATION == 0;
-    let source = match moves.then(|| place::locate(call, None, 0)) {
+    let source = match moves.then(|| store_path::locate(call, None, 0)) {
         None | Some(Err(Failure::NotOurs)) => None,
         Some(place) => Some(by_the_mount(call, &place?)?),
     };
@@ -43,7 +43,8 @@ pub fn move_mount(call: &Call) -> Answer {
     const FROM_ITSELF: u32 = 4;
     let is_empty = call.word(4) as u32 & FROM_ITSELF != 0
         && user_memory::UserPath::read(call.word(1)).is_ok_and(|path| path.as_bytes().is_empty());
-    let from = if is_empty { call.pin(0).map(|_| ()) } else { place::locate(call, Some(0), 1).map(|_| ()) };
+    let from =
+        if is_empty { call.pin(0).map(|_| ()) } else { store_path::locate(call, Some(0), 1).map(|_| ()) };
     match from {
         Err(Failure::NotOurs) => onto(call, Some(2), 3),
         Err(failure) => Err(failure),
@@ -58,7 +59,7 @@ pub fn clone_tree(call: &Call) -> Answer {
         // The kernel refuses that before it looks at the path.
         return Err(Failure::NotOurs);
     }
-    if place::itself(call, Some(0), 1, flags)?.is_some() {
+    if store_path::itself(call, Some(0), 1, flags)?.is_some() {
         return call.unserved(libc::ENOSYS);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -84,7 +85,7 @@ fn onto(call: &Call, directory: Option<usize>, path: usize) -> Answer {
 }
 
 /// Where the kernel finds a place of the store that is to be mounted elsewhere.
-fn by_the_mount(call: &Call, place: &Place) -> Result<CString, Failure> {
+fn by_the_mount(call: &Call, place: &StorePath) -> Result<CString, Failure> {
     let (base, path) = place.located()?;
     process::client()?.stat(&credentials::effective(), base, path, true)?;
     if !by_mount::is_mounted() {
@@ -106,7 +107,7 @@ pub fn unmount(call: &Call) -> Answer {
         |client, credentials, base, place| {
             client.stat(credentials, base, &place.path, flags & libc::UMOUNT_NOFOLLOW == 0)
         },
-        |_| match by_mount::is_mounted().then(|| place::locate(call, None, 0)) {
+        |_| match by_mount::is_mounted().then(|| store_path::locate(call, None, 0)) {
             // The store's own mount.
             Some(Ok(place)) => {
                 let path =
@@ -123,7 +124,7 @@ pub fn pivot_root(call: &Call) -> Answer {
     if !may_mount() {
         return Err(Failure::NotOurs);
     }
-    let (first, second) = (place::locate(call, None, 0), place::locate(call, None, 1));
+    let (first, second) = (store_path::locate(call, None, 0), store_path::locate(call, None, 1));
     if first.is_err() && second.is_err() {
         return first.and(second).and(Err(Failure::NotOurs));
     }
@@ -149,7 +150,7 @@ pub fn change_root(call: &Call) -> Answer {
     }
 }
 
-/// What the kernel says of a place where nothing is mounted.
+/// The kernel's answer about a place where nothing is mounted.
 fn is_no_mount() -> Answer {
     Err(Failure::Errno(if may_mount() { libc::EINVAL } else { libc::EPERM }))
 }

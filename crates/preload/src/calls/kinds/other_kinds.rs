@@ -1,5 +1,5 @@
-//! Calls on descriptors of kinds that no file is (an epoll, a timer, a namespace, …): what the kernel says of a file
-//! there, which of a placeholder it would not say.
+//! Calls on descriptors of kinds that no file is (an epoll, a timer, a namespace, …): the kernel's answer for a file
+//! there, which it would not give for a placeholder.
 
 use crate::call::{Answer, Call, Failure};
 use crate::memory::user_memory;

@@ -1,4 +1,4 @@
-//! Named pipes and sockets of the store: LibFS knows their names and who may, the kernel joins their ends.
+//! Named pipes and sockets of the store: LibFS knows their names and judges rights, the kernel joins their ends.
 //!
 //! Each that is used has a stand-in in a folder of the kernel's, named by its inode's number, which is never given
 //! twice. Opening a pipe, binding a socket and sending to one by name are made there. So what the kernel tells of
@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::call::{self, Answer, Call, Failure};
 use crate::calls::kinds::aside::Aside;
 use crate::calls::kinds::by_mount;
-use crate::calls::paths::place::{self, CROSSINGS, Place};
+use crate::calls::paths::store_path::{self, CROSSINGS, StorePath};
 use crate::calls::paths::{links, prefix};
 use crate::descriptors::kernel;
 use crate::memory::user_memory;
@@ -149,7 +149,7 @@ pub fn is_for_store(message: usize) -> bool {
 }
 
 /// The place a socket's address names; `NotOurs` if it names none in the store.
-fn named(address: usize, length: usize) -> Result<Place, Failure> {
+fn named(address: usize, length: usize) -> Result<StorePath, Failure> {
     let mut bytes = [0; ADDRESS_BYTES];
     let Some(bytes) = bytes.get_mut(..length).filter(|bytes| bytes.len() > PATH_AT) else {
         return Err(Failure::NotOurs);
@@ -161,10 +161,10 @@ fn named(address: usize, length: usize) -> Result<Place, Failure> {
     if family != (libc::AF_UNIX as u16).to_ne_bytes() || path.is_empty() {
         return Err(Failure::NotOurs);
     }
-    match place::locate_bytes(libc::AT_FDCWD, path) {
+    match store_path::locate_bytes(libc::AT_FDCWD, path) {
         Err(Failure::NotOurs) => {
             let found = links::into_store(libc::AT_FDCWD, path, true).ok_or(Failure::NotOurs)?;
-            place::locate_bytes(libc::AT_FDCWD, &found)
+            store_path::locate_bytes(libc::AT_FDCWD, &found)
         }
         place => place,
     }
@@ -172,18 +172,18 @@ fn named(address: usize, length: usize) -> Result<Place, Failure> {
 
 /// Runs `serve` at a place, following it out of the store and back.
 fn at<T>(
-    mut place: Place,
-    mut serve: impl FnMut(&Place) -> Result<Result<T, Error>, Failure>,
-) -> Result<Target<(T, Place)>, Failure> {
+    mut place: StorePath,
+    mut serve: impl FnMut(&StorePath) -> Result<Result<T, Error>, Failure>,
+) -> Result<Target<(T, StorePath)>, Failure> {
     for _ in 0..CROSSINGS {
         match serve(&place)? {
             Ok(value) => return Ok(Target::Store((value, place))),
             Err(Error::Leaves { path, .. }) => {
-                let outside = place::outside(&path)?;
+                let outside = store_path::outside(&path)?;
                 if prefix::below(&process::configuration()?.prefix, &outside).is_none() {
                     return Ok(Target::Outside(outside));
                 }
-                place = place::locate_bytes(libc::AT_FDCWD, &outside)?;
+                place = store_path::locate_bytes(libc::AT_FDCWD, &outside)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -192,12 +192,12 @@ fn at<T>(
 }
 
 /// Where the kernel finds the socket with a name in the store, and what is to be kept until it has.
-fn reached(call: &Call, place: Place) -> Result<(Address, Option<Aside>), Failure> {
+fn reached(call: &Call, place: StorePath) -> Result<(Address, Option<Aside>), Failure> {
     if by_mount::is_mounted() { by_mount(&place) } else { Ok((target(call, place)?, None)) }
 }
 
 /// The same by the mount: by the whole path, or by the folder's descriptor if that is too long for an address.
-fn by_mount(place: &Place) -> Result<(Address, Option<Aside>), Failure> {
+fn by_mount(place: &StorePath) -> Result<(Address, Option<Aside>), Failure> {
     let path = by_mount::path_of(place)?;
     if path.len() < ADDRESS_BYTES - PATH_AT {
         return Ok((Address::of(&path)?, None));
@@ -210,7 +210,7 @@ fn by_mount(place: &Place) -> Result<(Address, Option<Aside>), Failure> {
 }
 
 /// Where the stand-in of the socket with a name in the store is.
-fn target(call: &Call, place: Place) -> Result<Address, Failure> {
+fn target(call: &Call, place: StorePath) -> Result<Address, Failure> {
     let found = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;
@@ -253,7 +253,7 @@ fn there(call: &Call, address: &Address) -> Answer {
 /// The same with that of a stand-in.
 fn elsewhere(call: &Call, address: &Address) -> Answer {
     match there(call, address) {
-        // A name without a socket behind it: whoever bound it is gone.
+        // A name without a socket behind it: the process that bound it is gone.
         Err(Failure::Errno(libc::ENOENT)) => Err(Failure::Errno(libc::ECONNREFUSED)),
         answer => answer,
     }

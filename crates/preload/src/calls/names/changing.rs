@@ -3,7 +3,7 @@
 use crate::call::{Answer, Call, Failure};
 use crate::calls::names::mode::new_mode;
 use crate::calls::names::two_names::{self, Kind, Source};
-use crate::calls::paths::place::Named;
+use crate::calls::paths::store_path::Named;
 use crate::calls::paths::{crossing, descriptor_files};
 use crate::descriptors::{self, working_directory};
 use crate::memory::user_memory;

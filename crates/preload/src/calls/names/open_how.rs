@@ -1,6 +1,6 @@
 //! `openat2`: an open that says which ways it may take.
 //!
-//! What is wrong with a request before its path is looked at, the kernel finds as well: it answers then.
+//! Some requests are wrong before their path is looked at. The kernel finds that as well, and answers then.
 
 use std::ffi::CString;
 
@@ -10,7 +10,7 @@ use cuesta_libfs::{OPEN_FLAGS, UNNAMED};
 
 use crate::call::{Answer, Call, Failure};
 use crate::calls::names::opening::{self, PATH_FLAGS, Through};
-use crate::calls::paths::place::{self, Named, Place};
+use crate::calls::paths::store_path::{self, Named, StorePath};
 use crate::calls::paths::{descriptor_paths, links, prefix};
 use crate::descriptors::{self, working_directory};
 use crate::memory::user_memory::{self, UserPath};
@@ -76,7 +76,7 @@ pub fn open(call: &Call) -> Answer {
     let path = UserPath::read(call.word(1))?;
     let place = match has(BENEATH | IN_ROOT) {
         true => locate_scoped(call.int(0), path.as_bytes(), resolve),
-        false => place::locate_bytes(call.int(0), path.as_bytes()),
+        false => store_path::locate_bytes(call.int(0), path.as_bytes()),
     };
     let is_absolute = path.as_bytes().first() == Some(&b'/');
     let names_descriptor =
@@ -107,7 +107,7 @@ pub fn open(call: &Call) -> Answer {
 }
 
 /// The place of a path that must not lead out of the directory it starts in.
-fn locate_scoped(directory: i32, path: &[u8], resolve: u64) -> Result<Place, Failure> {
+fn locate_scoped(directory: i32, path: &[u8], resolve: u64) -> Result<StorePath, Failure> {
     if path.is_empty() {
         return Err(Failure::NotOurs);
     }
@@ -120,7 +120,7 @@ fn locate_scoped(directory: i32, path: &[u8], resolve: u64) -> Result<Place, Fai
     if base.is_some() {
         return match start > 0 && resolve & BENEATH != 0 {
             true => Err(Failure::Errno(libc::EXDEV)),
-            false => Ok(Place { base, path: inside.to_vec() }),
+            false => Ok(StorePath { base, path: inside.to_vec() }),
         };
     }
     if start > 0 && resolve & BENEATH != 0 {
@@ -130,5 +130,5 @@ fn locate_scoped(directory: i32, path: &[u8], resolve: u64) -> Result<Place, Fai
     absolute.push(b'/');
     absolute.extend_from_slice(inside);
     let rest = prefix::below(&process::configuration()?.prefix, &absolute).ok_or(Failure::NotOurs)?;
-    Ok(Place::below_root(rest))
+    Ok(StorePath::below_root(rest))
 }

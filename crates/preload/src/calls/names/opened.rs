@@ -1,9 +1,9 @@
-//! What a path leads to, once it was opened.
+//! The result of an open.
 
 use crate::store::OpenFile;
 use cuesta_format::InodeNumber;
 
-/// What a path leads to.
+/// The result of an open, by what has to make the descriptor.
 pub enum Opened {
     /// A file of the store, and its name.
     File(OpenFile, Vec<u8>),

@@ -4,7 +4,7 @@ use crate::call::{Answer, Call, Failure};
 use crate::calls::kinds::{by_mount, mounts, stand_ins};
 use crate::calls::names::mode::new_mode;
 use crate::calls::names::opened::Opened;
-use crate::calls::paths::place::{self, Named, Place};
+use crate::calls::paths::store_path::{self, Named, StorePath};
 use crate::calls::paths::{crossing, descriptor_files};
 use crate::descriptors::description::Description;
 use crate::descriptors::{self, references};
@@ -19,7 +19,7 @@ pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode
     if contradicts_itself(flags) {
         return Err(Failure::NotOurs);
     }
-    match place::locate(call, directory, path) {
+    match store_path::locate(call, directory, path) {
         Ok(place) => open_place(call, (directory, path), place, flags, mode, Through::default()),
         Err(Failure::NotOurs) => open_named(call, path, flags),
         // Newer kernels refuse the flags before they look at the path, which is wrong itself.
@@ -68,7 +68,7 @@ pub struct Through {
 pub fn open_place(
     call: &Call,
     named: Named,
-    place: Place,
+    place: StorePath,
     flags: i32,
     mode: usize,
     through: Through,
@@ -78,7 +78,7 @@ pub fn open_place(
         named,
         (process::client, place),
         |client, credentials, base, place| {
-            // The umask is looked up where it matters: who only reads never asks.
+            // The umask is looked up where it matters: an open that makes nothing never asks.
             let mode =
                 if flags & (libc::O_CREAT | UNNAMED) != 0 { new_mode(mode) } else { NewMode::default() };
             match client.open_within(credentials, base, &place.path, flags, mode, through.resolve) {
@@ -107,7 +107,7 @@ pub fn open_place(
 fn give(call: &Call, opened: Opened, flags: i32) -> Answer {
     let (file, name) = match opened {
         Opened::File(file, name) => (file, name),
-        // That may wait, and who waits may be cancelled, which is libc's doing.
+        // That may wait, and a thread that waits may be cancelled, which is libc's doing.
         Opened::Pipe(..) | Opened::Device(..) if thread::came_by_symbol() => return Err(Failure::NotOurs),
         Opened::Pipe(inode, name) => return stand_ins::open_pipe(inode, &name, flags),
         Opened::Device(inode, name) => return open_device(call, inode, &name, flags),

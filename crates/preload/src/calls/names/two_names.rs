@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::call::{Answer, Call, Failure};
 use crate::calls::paths::links;
-use crate::calls::paths::place::{self, CROSSINGS, Located, Named, Place};
+use crate::calls::paths::store_path::{self, CROSSINGS, Located, Named, StorePath};
 use crate::descriptors::{Pin, kernel};
 use crate::memory::user_memory::UserPath;
 use crate::process::{self, first_calls};
@@ -24,16 +24,16 @@ use crate::store::{Client, OpenFile};
 use crate::users::credentials;
 
 /// Where a name is.
-enum Spot {
+enum NameLocation {
     /// In the store.
-    Store(Place),
+    Store(StorePath),
     /// No name: the open file itself.
     File(Pin),
     /// Outside the store.
     Kernel { directory: i32, path: Vec<u8> },
 }
 
-/// What a call's first name is in the store.
+/// A call's first name, in the store.
 pub enum Source<'a> {
     /// A place.
     Path(Located<'a>),
@@ -41,7 +41,7 @@ pub enum Source<'a> {
     File(&'a OpenFile),
 }
 
-/// What a call does with its names before it acts.
+/// How a call looks at one of its names before it acts.
 #[derive(Clone, Copy, Debug)]
 enum Look {
     /// It finds the directory.
@@ -88,13 +88,13 @@ pub fn serve(
     mut serve: impl FnMut(&Client, &Credentials, Source<'_>, Located<'_>) -> Result<(), Error>,
 ) -> Answer {
     let [look_from, look_to] = kind.looks();
-    let located = (place::locate(call, from.0, from.1), place::locate(call, to.0, to.1));
+    let located = (store_path::locate(call, from.0, from.1), store_path::locate(call, to.0, to.1));
     if let (Err(Failure::NotOurs), Err(Failure::NotOurs), None) = (&located.0, &located.1, &file) {
         return Err(Failure::NotOurs);
     }
     let client = if file.is_some() { process::client } else { first_calls::client };
     let mut first = match file {
-        Some(pin) => Spot::File(pin),
+        Some(pin) => NameLocation::File(pin),
         None => spot(call, from, located.0, kind.may_be_empty())?,
     };
     let mut second = match spot(call, to, located.1, false) {
@@ -108,13 +108,13 @@ pub fn serve(
     let credentials = credentials::effective();
     for _ in 0..CROSSINGS {
         let served = match (&first, &second) {
-            (Spot::Store(place), Spot::Store(to)) => {
+            (NameLocation::Store(place), NameLocation::Store(to)) => {
                 serve(client, &credentials, Source::Path(place.located_by(client)?), to.located_by(client)?)
             }
-            (Spot::File(pin), Spot::Store(to)) => {
+            (NameLocation::File(pin), NameLocation::Store(to)) => {
                 serve(client, &credentials, Source::File(pin.file()?), to.located()?)
             }
-            (Spot::Kernel { .. }, Spot::Kernel { .. }) => {
+            (NameLocation::Kernel { .. }, NameLocation::Kernel { .. }) => {
                 return kernel(call, [(from, &first), (to, &second)]);
             }
             _ => {
@@ -131,7 +131,7 @@ pub fn serve(
         match served {
             Ok(()) => return Ok(0),
             Err(Error::Leaves { path, second: is_second }) => {
-                let is_second = is_second || matches!(first, Spot::File(_));
+                let is_second = is_second || matches!(first, NameLocation::File(_));
                 *(if is_second { &mut second } else { &mut first }) = moved(&path)?;
             }
             Err(error) => return Err(error.into()),
@@ -143,48 +143,48 @@ pub fn serve(
 fn spot(
     call: &Call,
     named: Named,
-    located: Result<Place, Failure>,
+    located: Result<StorePath, Failure>,
     may_be_empty: bool,
-) -> Result<Spot, Failure> {
+) -> Result<NameLocation, Failure> {
     match located {
-        Ok(place) => return Ok(Spot::Store(place)),
+        Ok(place) => return Ok(NameLocation::Store(place)),
         Err(Failure::NotOurs) => {}
         Err(failure) => return Err(failure),
     }
     if let Some(found) = links::behind_link(call, named) {
-        return Ok(Spot::Store(place::locate_bytes(libc::AT_FDCWD, found.as_bytes())?));
+        return Ok(NameLocation::Store(store_path::locate_bytes(libc::AT_FDCWD, found.as_bytes())?));
     }
     let path = UserPath::read(call.word(named.1))?.as_bytes().to_vec();
     if path.is_empty() && !may_be_empty {
         return Err(Failure::Errno(libc::ENOENT));
     }
-    Ok(Spot::Kernel { directory: named.0.map_or(libc::AT_FDCWD, |index| call.int(index)), path })
+    Ok(NameLocation::Kernel { directory: named.0.map_or(libc::AT_FDCWD, |index| call.int(index)), path })
 }
 
 /// Where a path of the store goes on that leads out of it.
-fn moved(path: &[u8]) -> Result<Spot, Failure> {
-    let outside = place::outside(path)?;
-    match place::locate_bytes(libc::AT_FDCWD, &outside) {
+fn moved(path: &[u8]) -> Result<NameLocation, Failure> {
+    let outside = store_path::outside(path)?;
+    match store_path::locate_bytes(libc::AT_FDCWD, &outside) {
         Err(Failure::NotOurs) => {}
-        place => return place.map(Spot::Store),
+        place => return place.map(NameLocation::Store),
     }
     let prefix = &process::configuration()?.prefix;
     match links::into_store(libc::AT_FDCWD, &outside, false) {
-        Some(inside) => Ok(Spot::Store(place::led_back(prefix, &inside)?)),
-        None => Ok(Spot::Kernel { directory: libc::AT_FDCWD, path: outside }),
+        Some(inside) => Ok(NameLocation::Store(store_path::led_back(prefix, &inside)?)),
+        None => Ok(NameLocation::Kernel { directory: libc::AT_FDCWD, path: outside }),
     }
 }
 
 /// Looks at a name as the call does before it compares the file systems; answers where the name is, if that is elsewhere.
-fn look(spot: &Spot, how: Look) -> Result<Option<Spot>, Failure> {
+fn look(spot: &NameLocation, how: Look) -> Result<Option<NameLocation>, Failure> {
     match spot {
-        Spot::File(_) => Ok(None),
-        Spot::Store(place) => match look_in_store(place, how) {
+        NameLocation::File(_) => Ok(None),
+        NameLocation::Store(place) => match look_in_store(place, how) {
             Ok(()) => Ok(None),
             Err(Leaving::To(path)) => moved(&path).map(Some),
             Err(Leaving::Failed(failure)) => Err(failure),
         },
-        Spot::Kernel { directory, path } => look_outside(*directory, path, how).map(|()| None),
+        NameLocation::Kernel { directory, path } => look_outside(*directory, path, how).map(|()| None),
     }
 }
 
@@ -202,7 +202,7 @@ impl<F: Into<Failure>> From<F> for Leaving {
     }
 }
 
-fn look_in_store(place: &Place, how: Look) -> Result<(), Leaving> {
+fn look_in_store(place: &StorePath, how: Look) -> Result<(), Leaving> {
     let (client, credentials) = (first_calls::client()?, credentials::effective());
     let (base, path) = place.located_by(client)?;
     let (folder, last) = split(path);
@@ -289,12 +289,12 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The call as the kernel gets it.
-fn kernel(call: &Call, spots: [(Named, &Spot); 2]) -> Answer {
+fn kernel(call: &Call, spots: [(Named, &NameLocation); 2]) -> Answer {
     let mut arguments = call.arguments;
     // The kernel reads them in the call.
     let mut paths: [Option<CString>; 2] = [None, None];
     for ((named, spot), kept) in spots.into_iter().zip(&mut paths) {
-        let Spot::Kernel { directory, path } = spot else { return Err(Failure::NotOurs) };
+        let NameLocation::Kernel { directory, path } = spot else { return Err(Failure::NotOurs) };
         let path = CString::new(&path[..]).map_err(|_| Failure::Errno(libc::ENOENT))?;
         arguments[named.1] = kept.insert(path).as_ptr() as usize;
         if let Some(index) = named.0 {

@@ -4,8 +4,10 @@
 //! kernel.
 
 use crate::call::{Answer, Call, Failure};
-use crate::calls::paths::place::{CROSSINGS, Named, Place, below_descriptor, led_back, locate, outside};
 use crate::calls::paths::prefix::below;
+use crate::calls::paths::store_path::{
+    CROSSINGS, Named, StorePath, below_descriptor, led_back, locate, outside,
+};
 use crate::calls::paths::{descriptor_paths, links};
 use crate::process::{self, first_calls};
 use crate::store::{Base, Client};
@@ -17,7 +19,7 @@ use std::ffi::CString;
 pub fn at<T>(
     call: &Call,
     named: Named,
-    serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
+    serve: impl FnMut(&Client, &Credentials, Base<'_>, &StorePath) -> Result<T, Error>,
     answer: impl FnOnce(T) -> Answer,
 ) -> Answer {
     at_place(call, named, (process::client, locate(call, named.0, named.1)?), serve, answer)
@@ -27,18 +29,18 @@ pub fn at<T>(
 pub fn at_name<T>(
     call: &Call,
     named: Named,
-    serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
+    serve: impl FnMut(&Client, &Credentials, Base<'_>, &StorePath) -> Result<T, Error>,
     answer: impl FnOnce(T) -> Answer,
 ) -> Answer {
     at_place(call, named, (first_calls::client, locate(call, named.0, named.1)?), serve, answer)
 }
 
-/// As [`at`], where that place is known, and who serves the call.
+/// As [`at`], where that place and the call's server are known.
 pub fn at_place<T>(
     call: &Call,
     named: Named,
-    (client, mut place): (fn() -> Result<&'static Client, Failure>, Place),
-    mut serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
+    (client, mut place): (fn() -> Result<&'static Client, Failure>, StorePath),
+    mut serve: impl FnMut(&Client, &Credentials, Base<'_>, &StorePath) -> Result<T, Error>,
     answer: impl FnOnce(T) -> Answer,
 ) -> Answer {
     let client = client()?;
@@ -51,7 +53,7 @@ pub fn at_place<T>(
                 let outside = outside(&path)?;
                 let prefix = &process::configuration()?.prefix;
                 let inside = match below(prefix, &outside) {
-                    Some(rest) => Some(Place::below_root(rest)),
+                    Some(rest) => Some(StorePath::below_root(rest)),
                     // A change of directory is settled by the call that began it.
                     None if call.number as i64 == libc::SYS_chdir => None,
                     // A link may lead to itself by the working directory: here crossings are counted.
@@ -79,7 +81,7 @@ enum Outside {
 }
 
 fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> Outside {
-    // A change of directory is settled by who began it.
+    // A change of directory is settled by the call that began it.
     let is_served = call.number as i64 != libc::SYS_chdir && descriptor_paths::passed(&path).is_some();
     path.push(0);
     let mut arguments = call.arguments;

@@ -16,7 +16,7 @@ use crate::users::credentials;
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Credentials, Error};
 
-/// What the kernel puts behind the name of a file that has none any more.
+/// The kernel puts this behind the name of a file that has none any more.
 const DELETED: &[u8] = b" (deleted)";
 
 const READ: u32 = libc::R_OK as u32;
@@ -35,7 +35,7 @@ pub fn itself(call: &Call, path: usize) -> Result<Pin, Failure> {
     }
 }
 
-/// What the link at argument `path` says: where the file was opened.
+/// The target of the link at argument `path`: where the file was opened.
 pub fn target(call: &Call, path: usize) -> Result<Vec<u8>, Failure> {
     if let Some(program) = process::program()
         && names_program(UserPath::read(call.word(path))?.as_bytes())

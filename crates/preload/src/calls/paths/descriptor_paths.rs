@@ -57,7 +57,7 @@ pub fn lists_own(path: &[u8]) -> bool {
     matches!(of_thread.unwrap_or(folder), b"fd" | b"fdinfo")
 }
 
-/// Whether `path` names the list of this process's descriptors, whose size says how many there are.
+/// Whether `path` names the list of this process's descriptors. The list's size says how many there are.
 pub fn is_own_list(path: &[u8]) -> bool {
     let Some(path) = prefix::normal(path).filter(|path| path.ends_with(b"/fd")) else { return false };
     lists_own(&path) || matches!(&path[..], b"/proc/self/fd" | b"/proc/thread-self/fd")

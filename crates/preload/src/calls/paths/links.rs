@@ -9,8 +9,8 @@
 
 use crate::call::filter::{self, class_of};
 use crate::call::{Answer, Call, Failure, numbers};
-use crate::calls::paths::place::{self, Named};
 use crate::calls::paths::prefix::Walk;
+use crate::calls::paths::store_path::{self, Named};
 use crate::descriptors::{self, kernel, working_directory};
 use crate::memory::user_memory::{self, UserPath};
 use crate::process;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Links followed before the way counts as a loop, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// What the kernel says of a path that leads nowhere.
+/// The kernel's answer for a path that leads nowhere.
 pub(crate) const NOTHING_FOUND: Answer = Ok(-(libc::ENOENT as isize));
 
 /// Whether the kernel has something where the store is.
@@ -51,7 +51,7 @@ pub fn behind_link(call: &Call, named: Named) -> Option<CString> {
         return None;
     }
     let path = UserPath::read(address).ok()?;
-    if !matches!(place::locate_bytes(directory, path.as_bytes()), Err(Failure::NotOurs)) {
+    if !matches!(store_path::locate_bytes(directory, path.as_bytes()), Err(Failure::NotOurs)) {
         return None;
     }
     CString::new(into_store(directory, path.as_bytes(), follows_end(call, named.1))?).ok()
@@ -63,7 +63,7 @@ fn begins_in_store(directory: i32, path: usize) -> bool {
     let Ok(prefix) = process::configuration().map(|configuration| &configuration.prefix[..]) else {
         return false;
     };
-    // Up to the end of its page: what follows the path need not be mapped.
+    // Up to the end of its page: memory behind the path need not be mapped.
     let step = BYTES.min(user_memory::PAGE_BYTES - path % user_memory::PAGE_BYTES);
     let mut bytes = [0; BYTES];
     if user_memory::read_bytes(path, &mut bytes[..step]).is_err() || bytes[0] == 0 {

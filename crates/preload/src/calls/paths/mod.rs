@@ -3,7 +3,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `prefix` | paths as bytes: below the prefix or not |
-//! | `place` | where in the store a path leads |
+//! | `store_path` | where in the store a path leads |
 //! | `crossing` | calls whose path leaves the store on its way |
 //! | `links` | links of the kernel's that lead into the store |
 //! | `descriptor_paths` | paths that name descriptors of this process |
@@ -18,6 +18,6 @@ pub(crate) mod descriptor_files;
 pub(crate) mod descriptor_paths;
 pub(crate) mod links;
 pub(crate) mod own_listing;
-pub(crate) mod place;
 pub(crate) mod prefix;
 pub(crate) mod refused;
+pub(crate) mod store_path;

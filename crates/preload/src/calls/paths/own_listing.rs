@@ -1,5 +1,5 @@
 //! Listings of this process's descriptors (`/proc/self/fd` and its like), without those that are this library's own:
-//! whoever closes all that it finds there, or counts them, finds what it opened.
+//! a program that closes all it finds there, or counts them, finds the descriptors that it opened.
 
 use crate::call::{Answer, Call, Failure};
 use crate::calls::paths::descriptor_paths;

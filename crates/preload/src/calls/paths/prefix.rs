@@ -11,7 +11,7 @@ pub fn normal(path: &[u8]) -> Option<Vec<u8>> {
 pub struct Walk<'a> {
     /// Where it is, normal.
     pub passed: Vec<u8>,
-    /// What is left.
+    /// The rest of the path.
     pub rest: &'a [u8],
 }
 

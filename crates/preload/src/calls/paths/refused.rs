@@ -3,7 +3,7 @@
 use crate::call::filter::{self, class_of};
 use crate::call::{Answer, Call, Failure};
 use crate::calls::paths::descriptor_files;
-use crate::calls::paths::place::{itself, locate, locate_bytes};
+use crate::calls::paths::store_path::{itself, locate, locate_bytes};
 use crate::memory::user_memory::{self, UserPath};
 use crate::process;
 use crate::users::credentials;
@@ -63,7 +63,7 @@ pub fn refuse(call: &Call) -> Answer {
     call.unserved(errno)
 }
 
-/// What is wrong with the other arguments of a call that is not served, where programs try whether it is.
+/// The error in the other arguments of a call that is not served, where programs try whether it is.
 fn check_others(call: &Call) -> Result<(), Failure> {
     const HANDLE_BYTES_MAX: u32 = 128;
     let (named, follow) = match call.number as i64 {

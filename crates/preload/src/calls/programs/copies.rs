@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Copies kept, and the largest of them: what a process holds of memory stays below their product.
+/// Copies kept, and the largest of them: the memory that a process holds stays below their product.
 const KEPT_MAX: usize = 4;
 
 const KEPT_BYTES_MAX: u64 = 8 << 20;
@@ -29,7 +29,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 const NONE: u64 = 0;
 
 /// The last one used stands last.
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<KeptCopy>> = Mutex::new(Vec::new());
 
 /// The program vfork children had to copy again.
 static WANTED: AtomicU64 = AtomicU64::new(NONE);
@@ -38,7 +38,7 @@ static WANTED: AtomicU64 = AtomicU64::new(NONE);
 static MISSED: [AtomicU64; 16] = [const { AtomicU64::new(NONE) }; 16];
 
 #[derive(Clone, Copy)]
-struct Kept {
+struct KeptCopy {
     version: Version,
     copy: KeptFile,
     /// What says that it runs.
@@ -53,11 +53,11 @@ impl ProgramCopy {
         let client = process::client()?;
         let version = client.version(file)?;
         let kept = find(version);
-        let is_marked = |kept: &Kept| kept.mark?.stat().map(|mark| mark.st_nlink > 0);
+        let is_marked = |kept: &KeptCopy| kept.mark?.stat().map(|mark| mark.st_nlink > 0);
         if kept.as_ref().and_then(is_marked) != Some(true) {
             running::mark(client, file.inode());
         }
-        if let Some(Kept { copy, redirection, is_without_sites, .. }) = kept {
+        if let Some(KeptCopy { copy, redirection, is_without_sites, .. }) = kept {
             return Ok(Self { fd: copy.fd, _own: None, redirection, is_without_sites });
         }
         if thread::is_vforked() && client.stat_open(file)?.record.size <= KEPT_BYTES_MAX {
@@ -84,7 +84,7 @@ impl ProgramCopy {
     }
 }
 
-fn find(version: Version) -> Option<Kept> {
+fn find(version: Version) -> Option<KeptCopy> {
     let mut kept = KEPT.try_lock().ok()?;
     let place = kept.iter().position(|copy| copy.version == version)?;
     let found = kept[place];
@@ -103,7 +103,7 @@ fn want(inode: u64) {
     }
 }
 
-/// A process is about to make a child: what the last one missed is there for this one.
+/// A process is about to make a child: a copy that the last child missed is there for this one.
 pub fn before_child() {
     let inode = WANTED.swap(NONE, Ordering::Relaxed);
     if inode != NONE {
@@ -133,28 +133,28 @@ fn keep(inode: InodeNumber) -> Result<(), Failure> {
 fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     let client = process::client()?;
     let version = client.version(file)?;
-    let Made { file: copy, bytes, redirection } = make(file, true)?;
+    let NewCopy { file: copy, bytes, redirection } = make(file, true)?;
     let is_without_sites =
         library_search::build_id(file).is_some_and(|id| patch::is_known_without_sites(&id));
     if client.version(file)? != version || bytes > KEPT_BYTES_MAX {
         return Ok(());
     }
     let Ok(mut kept) = KEPT.lock() else { return Ok(()) };
-    let is_other = |copy: &Kept| copy.version.inode() != version.inode();
-    let is_full = |kept: &[Kept]| kept.len() >= KEPT_MAX;
+    let is_other = |copy: &KeptCopy| copy.version.inode() != version.inode();
+    let is_full = |kept: &[KeptCopy]| kept.len() >= KEPT_MAX;
     while let Some(old) = kept.iter().position(|copy| !is_other(copy)).or(is_full(&kept).then_some(0)) {
-        let Kept { copy, mark, .. } = kept.remove(old);
+        let KeptCopy { copy, mark, .. } = kept.remove(old);
         copy.close();
         mark.into_iter().for_each(KeptFile::close);
     }
     running::mark(client, version.inode());
     let mark = running::open_mark(client, version.inode()).and_then(|mark| KeptFile::new(mark).ok());
     let copy = KeptFile::new(copy)?;
-    kept.push(Kept { version, copy, mark, redirection, is_without_sites });
+    kept.push(KeptCopy { version, copy, mark, redirection, is_without_sites });
     Ok(())
 }
 
-/// What is kept behind `from` has another descriptor now; `false` if nothing is.
+/// The file kept behind `from` has another descriptor now; `false` if there is none.
 pub fn move_copy(from: i32, to: i32) -> bool {
     let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut files = kept.iter_mut().flat_map(|kept| std::iter::once(&mut kept.copy).chain(&mut kept.mark));
@@ -162,7 +162,7 @@ pub fn move_copy(from: i32, to: i32) -> bool {
 }
 
 /// A copy that was made.
-struct Made {
+struct NewCopy {
     file: OwnedFd,
     bytes: u64,
     redirection: Redirection,
@@ -176,7 +176,7 @@ pub fn of_library(file: &OpenFile) -> Result<OwnedFd, Failure> {
 }
 
 /// A new copy, out of the way of the program's descriptors.
-fn make(file: &OpenFile, may_redirect: bool) -> Result<Made, Failure> {
+fn make(file: &OpenFile, may_redirect: bool) -> Result<NewCopy, Failure> {
     let client = process::client()?;
     let memory = memory_file(running::name(client, file.inode()))?;
     let mut buffer = vec![0u8; BUFFER_BYTES];
@@ -197,5 +197,5 @@ fn make(file: &OpenFile, may_redirect: bool) -> Result<Made, Failure> {
         write(&memory, &word.to_le_bytes(), at)?;
     }
     seal(&memory)?;
-    Ok(Made { file: memory, bytes, redirection })
+    Ok(NewCopy { file: memory, bytes, redirection })
 }

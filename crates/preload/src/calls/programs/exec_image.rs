@@ -1,11 +1,11 @@
-//! What the kernel reads during an exec.
+//! Memory that the kernel reads during an exec.
 
 use crate::calls::kinds::entered::Entered;
 use crate::calls::programs::program_copy::ProgramCopy;
 use crate::process::inheritance::written::Written;
 use std::ffi::CString;
 
-/// What the kernel reads during an exec; kept until it is done with it.
+/// Memory that the kernel reads during an exec; kept until it is done with it.
 #[derive(Debug, Default)]
 pub struct ExecImage {
     pub(crate) strings: Vec<CString>,
@@ -20,7 +20,7 @@ pub struct ExecImage {
     pub(crate) table: Option<Written>,
     /// Whether a sanitizer's runtime is to be told that it does not come first.
     pub(crate) has_sanitizer: bool,
-    /// What the kernel has of the store for it.
+    /// Files of the store that the kernel has for the program.
     pub(crate) entered: Option<Entered>,
 }
 

@@ -24,7 +24,7 @@ impl KeptFile {
         Ok(Self { fd, number })
     }
 
-    /// What the kernel says of it, if the descriptor is that file in the calling process.
+    /// The kernel's attributes of it, if the descriptor is that file in the calling process.
     pub fn stat(self) -> Option<Stat> {
         rustix::fs::fstat(borrow(self.fd)).ok().filter(|stat| stat.st_ino == self.number)
     }
@@ -46,7 +46,7 @@ impl KeptFile {
     /// Gives it up.
     pub fn close(self) {
         descriptors::hide(self.fd, false);
-        // SAFETY: who kept it, and nobody else, gives it up.
+        // SAFETY: the owner that kept it, and no other, gives it up.
         drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::call::Failure;
 use crate::calls::data::mapping;
-use crate::calls::paths::{links, place};
+use crate::calls::paths::{links, store_path};
 use crate::patch::binaries::elf::{Dynamic, Elf};
 use crate::process;
 use crate::store::OpenFile;
@@ -11,7 +11,7 @@ use cuesta_format::FileKind;
 use rustix::fs::{Access, CWD, Mode, OFlags};
 
 /// Where something of that name is.
-pub(crate) enum Found {
+pub(crate) enum FoundLibrary {
     /// In the store, and the path it was looked for at.
     Store(OpenFile, Vec<u8>),
     /// Left to the loader.
@@ -20,36 +20,36 @@ pub(crate) enum Found {
 }
 
 /// A path that leads to the store as it stands, from wherever it is looked at.
-pub(crate) fn look_by_path(path: &[u8]) -> Result<Found, Failure> {
+pub(crate) fn look_by_path(path: &[u8]) -> Result<FoundLibrary, Failure> {
     match path.first() {
-        Some(b'/') if place::locate_bytes(libc::AT_FDCWD, path).is_ok() => look_at(path.to_vec()),
-        _ => Ok(Found::Kernel),
+        Some(b'/') if store_path::locate_bytes(libc::AT_FDCWD, path).is_ok() => look_at(path.to_vec()),
+        _ => Ok(FoundLibrary::Kernel),
     }
 }
 
-/// What a copy of `file` has to say otherwise, so that its loader looks for the libraries that it needs by paths in the
-/// store: words, and where they stand.
+/// The words that differ in a copy of `file`, so that its loader looks for the libraries that it needs by paths in the
+/// store: each word, and where it stands.
 pub fn changes_of_copy(file: &OpenFile) -> Vec<(u64, u64)> {
     let needed = dynamic_of(file).unwrap_or_default().needed;
     let is_found = |path: &[u8]| match look_by_path(path) {
-        Ok(Found::Store(file, _)) => process::client().is_ok_and(|client| client.close(file).is_ok()),
+        Ok(FoundLibrary::Store(file, _)) => process::client().is_ok_and(|client| client.close(file).is_ok()),
         _ => false,
     };
     needed.iter().filter(|library| is_found(&library.name)).map(|library| library.without_folder()).collect()
 }
 
-pub(crate) fn look_at(path: Vec<u8>) -> Result<Found, Failure> {
-    let place = match place::locate_bytes(libc::AT_FDCWD, &path) {
+pub(crate) fn look_at(path: Vec<u8>) -> Result<FoundLibrary, Failure> {
+    let place = match store_path::locate_bytes(libc::AT_FDCWD, &path) {
         Ok(place) => place,
         Err(Failure::NotOurs) => {
             let exists =
                 rustix::fs::accessat(CWD, &path[..], Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok();
             return match exists {
-                true if !links::must_look_first() => Ok(Found::Kernel),
+                true if !links::must_look_first() => Ok(FoundLibrary::Kernel),
                 _ => match links::into_store(libc::AT_FDCWD, &path, true) {
                     Some(path) => look_at(path),
-                    None if exists => Ok(Found::Kernel),
-                    None => Ok(Found::Nowhere),
+                    None if exists => Ok(FoundLibrary::Kernel),
+                    None => Ok(FoundLibrary::Nowhere),
                 },
             };
         }
@@ -60,11 +60,11 @@ pub(crate) fn look_at(path: Vec<u8>) -> Result<Found, Failure> {
         // The loader ends its search at a folder, too, and says that there is no such library.
         Ok(file) if file.kind() != FileKind::File => {
             process::client()?.close(file)?;
-            Ok(Found::Kernel)
+            Ok(FoundLibrary::Kernel)
         }
-        Ok(file) => Ok(Found::Store(file, path)),
+        Ok(file) => Ok(FoundLibrary::Store(file, path)),
         // The loader could not follow it out of the store, either: a copy of what is there would not be looked for.
-        Err(_) => Ok(Found::Nowhere),
+        Err(_) => Ok(FoundLibrary::Nowhere),
     }
 }
 

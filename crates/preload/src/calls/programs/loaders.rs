@@ -31,7 +31,7 @@ static LOADER: Mutex<Option<Loader>> = Mutex::new(None);
 struct Loader {
     path: CString,
     copy: KeptFile,
-    /// What it relies on, as it was: a path would be followed for each program, and a file that lost its place changes.
+    /// Files that it relies on, as they were: a path would be followed for each program, and a file that lost its place changes.
     relied_on: Vec<(KeptFile, FileStamp)>,
     /// When that was noted to be in use.
     noted_s: i64,
@@ -95,7 +95,7 @@ pub fn current() -> Option<u64> {
 }
 
 /// Lets a program whose file begins with `head` name the loader, which is made if there is none yet; the loader's
-/// number. Only in the process itself, whose descriptors its children have.
+/// number. Only in the process itself: its children have its descriptors.
 pub fn redirect(head: &mut [u8]) -> Option<u64> {
     let path = CString::new(loader::named_by(head)?).ok()?;
     if current().is_none() && make(path.clone()).is_none() {
@@ -142,7 +142,7 @@ fn make(path: CString) -> Option<()> {
     Some(())
 }
 
-/// What a list relies on, out of the way of the program's descriptors.
+/// Files that a list relies on, out of the way of the program's descriptors.
 fn reliance(provision: &Provision) -> Option<Vec<OwnedFd>> {
     let open = |path: &CString| {
         let file = openat(CWD, &**path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -151,7 +151,7 @@ fn reliance(provision: &Provision) -> Option<Vec<OwnedFd>> {
     provision.relied_on.iter().chain([&provision.list]).map(open).collect()
 }
 
-/// What is kept behind `from` has another descriptor now; `false` if nothing is.
+/// The file kept behind `from` has another descriptor now; `false` if there is none.
 pub fn move_file(from: i32, to: i32) -> bool {
     let mut held = LOADER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     held.as_mut().is_some_and(|held| {

@@ -1,15 +1,17 @@
 //! The libraries a program needs from its start on, where they lie in the store: the dynamic loader maps them before
 //! this library is there to serve it.
 //!
-//! So they are looked for at the exec, where the loader would (the run paths of who needs them, `LD_LIBRARY_PATH`), and
+//! So the exec looks for them where the loader would (the run paths of the object that needs them, `LD_LIBRARY_PATH`), and they are
 //! handed over as memory files, which links in folders of the kernel's lead to; `LD_LIBRARY_PATH` begins with those
-//! folders until the program starts. What is found in the kernel's tree first is left to the loader. A file of the store that
+//! folders until the program starts. A library found in the kernel's tree first is left to the loader. A file of the store that
 //! needs one by a path in the store is copied as if it needed one of that name.
 
 use crate::call::Failure;
-use crate::calls::paths::{links, place};
+use crate::calls::paths::{links, store_path};
 use crate::calls::programs::copies;
-use crate::calls::programs::library_search::{Found, dynamic_of, dynamic_of_kernels, look_at, look_by_path};
+use crate::calls::programs::library_search::{
+    FoundLibrary, dynamic_of, dynamic_of_kernels, look_at, look_by_path,
+};
 use crate::calls::programs::program_file::{Location, ProgramFile};
 use crate::calls::programs::variables::Variable;
 use crate::memory::user_memory;
@@ -28,7 +30,7 @@ pub const VARIABLE: &[u8] = b"LD_LIBRARY_PATH";
 
 const VALUE_BYTES_MAX: usize = 1 << 16;
 
-/// What the loader puts for `$LIB`.
+/// The loader puts this for `$LIB`.
 const LIBRARY_FOLDER: &[u8] = b"lib/x86_64-linux-gnu";
 
 /// A file that names what it needs.
@@ -36,7 +38,7 @@ struct Object {
     dynamic: Dynamic,
     /// Its folder.
     origin: Vec<u8>,
-    /// The run paths of who needs it, and of who needs that, as far as they are for others.
+    /// The run paths of the object that needs it, and of those that need that one, as far as they hold for others.
     inherited: Vec<Vec<u8>>,
 }
 
@@ -45,7 +47,7 @@ pub fn libraries(program: &ProgramFile, variables: &[Variable]) -> Result<Vec<Li
     let library_path = library_path(variables);
     let leads_to_store = |folder: &Vec<u8>| {
         let folder = below(folder, b".");
-        place::locate_bytes(libc::AT_FDCWD, &folder).is_ok()
+        store_path::locate_bytes(libc::AT_FDCWD, &folder).is_ok()
             || links::into_store(libc::AT_FDCWD, &folder, true).is_some()
     };
     let dynamic = match &program.location {
@@ -68,11 +70,11 @@ pub fn libraries(program: &ProgramFile, variables: &[Variable]) -> Result<Vec<Li
             }
             let found = match library.name.len() == name.len() {
                 true => look_for(&objects[next], &library_path, &name)?,
-                // What is the kernel's is not copied, and says where its libraries are.
+                // A file of the kernel's is not copied, and says where its libraries are.
                 false if next == 0 && !is_copied => continue,
                 false => look_by_path(&library.name)?,
             };
-            if let Found::Store(file, path) = found {
+            if let FoundLibrary::Store(file, path) = found {
                 let copy = copies::of_library(&file);
                 let dynamic = dynamic_of(&file).unwrap_or_default();
                 let inode = file.inode().0;
@@ -135,7 +137,7 @@ fn value(address: usize) -> Option<Vec<u8>> {
 }
 
 impl Object {
-    /// What the loader searches for those this one needs, after their own.
+    /// The folders that the loader searches for the libraries this one needs, after their own.
     fn for_others(&self) -> Vec<Vec<u8>> {
         let own = self.dynamic.rpath.as_deref().filter(|_| self.dynamic.runpath.is_none());
         let mut folders = own.map(|list| self.folders(list)).unwrap_or_default();
@@ -168,18 +170,18 @@ fn replaced(text: &[u8], name: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// Looks where the loader does, in its order.
-fn look_for(needs: &Object, library_path: &[Vec<u8>], name: &[u8]) -> Result<Found, Failure> {
+fn look_for(needs: &Object, library_path: &[Vec<u8>], name: &[u8]) -> Result<FoundLibrary, Failure> {
     let behind = needs.dynamic.runpath.as_deref().map(|list| needs.folders(list));
     let before = if behind.is_none() { needs.for_others() } else { Vec::new() };
     for folder in before.iter().chain(library_path).chain(behind.iter().flatten()) {
         let path = below(folder, name);
         match look_at(path.clone())? {
-            Found::Nowhere => {}
-            Found::Store(file, _) => return Ok(Found::Store(file, path)),
-            Found::Kernel => return Ok(Found::Kernel),
+            FoundLibrary::Nowhere => {}
+            FoundLibrary::Store(file, _) => return Ok(FoundLibrary::Store(file, path)),
+            FoundLibrary::Kernel => return Ok(FoundLibrary::Kernel),
         }
     }
-    Ok(Found::Nowhere)
+    Ok(FoundLibrary::Nowhere)
 }
 
 fn folder_of(path: &[u8]) -> Vec<u8> {

@@ -6,7 +6,7 @@
 //! | program | how it is executed |
 //! |---|---|
 //! | of the kernel's, interpreters and all | the call as it came, with that environment |
-//! | in the store | from a copy in memory; what it would see of itself (`/proc/self/exe`, its name) goes along |
+//! | in the store | from a copy in memory; its own path and name (as in `/proc/self/exe`) go along |
 //! | a script, it or an interpreter of it in the store | its interpreter, with the arguments the kernel would give |
 //! | one the library cannot be loaded into, where the store is mounted | by the mount, with all it inherits (`by_mount`) |
 //! | the same elsewhere | as always if it has nothing of the store, else refused with a line |
@@ -192,7 +192,7 @@ pub fn make_process(call: &Call) -> Answer {
     Ok(answer)
 }
 
-/// What the child is to share, and the stack it gets; zero: a copy of this thread's.
+/// The flags that say what the child shares, and the stack it gets; zero: a copy of this thread's.
 fn flags_and_stack(call: &Call) -> Result<(u64, u64), Failure> {
     Ok(match call.number as i64 {
         libc::SYS_clone => (call.word(0) as u64, call.word(1) as u64),
@@ -269,7 +269,7 @@ pub fn execute(
     let mut kept = Some(image);
     let leaves_memory_behind = thread::leaves_memory_behind();
     if leaves_memory_behind {
-        // Leaves with the child: nobody comes back here to free it.
+        // Leaves with the child: no thread comes back here to free it.
         // SAFETY: the reference ends within the statement.
         unsafe { thread::delta() }.get_or_insert_default().exec = kept.take();
         // A vfork child shares this thread's state with its parent, which is not inside, and errno.
@@ -300,7 +300,7 @@ pub fn execute(
 
 /// A program and, if it is a script, what interprets it.
 struct Chain {
-    /// What is found at the end: the program that will run.
+    /// The program at the chain's end, which will run.
     program: ProgramFile,
     /// What stands for the first argument: interpreters with their arguments, and the script.
     front: Vec<Vec<u8>>,
@@ -413,7 +413,7 @@ fn refuse(call: &Call, program: &ProgramFile, barrier: Barrier, name: &[u8], why
     call.unserved(libc::EOPNOTSUPP)
 }
 
-/// What the program would have of the store, and what to do about it.
+/// How the program would use the store, and a hint for the user.
 fn concern(program: &ProgramFile, arguments: &[usize]) -> Result<Option<String>, Failure> {
     let prefix = &process::configuration()?.prefix;
     if let Some(fd) = crate::process::inheritance::table::inherited_descriptor() {

@@ -1,8 +1,8 @@
-//! The file an exec names: where it lies, what the kernel would make of it, and whether the library could be
+//! The file an exec names: where it lies, how the kernel would execute it, and whether the library could be
 //! loaded into it.
 
 use crate::call::Failure;
-use crate::calls::paths::place::{self, CROSSINGS, Place};
+use crate::calls::paths::store_path::{self, CROSSINGS, StorePath};
 use crate::calls::paths::{descriptor_files, descriptor_paths, links};
 use crate::calls::programs::running;
 use crate::descriptors::kernel::borrow;
@@ -55,7 +55,7 @@ impl ProgramFile {
     /// Finds what the kernel would execute, following symbolic links into the store and out of it.
     pub fn find(directory: i32, path: &[u8], flags: i32) -> Result<Self, Failure> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        // What the kernel has there is a copy, whose loader may be this process's alone.
+        // The kernel has a copy there, and its loader may be this process's alone.
         if let Some(program) = process::program()
             && follow
             && descriptor_paths::names_program(path)
@@ -65,7 +65,7 @@ impl ProgramFile {
         }
         let (mut directory, mut path) = (directory, path.to_vec());
         for _ in 0..CROSSINGS {
-            let place = match place::locate_bytes(directory, &path) {
+            let place = match store_path::locate_bytes(directory, &path) {
                 Ok(place) => place,
                 Err(Failure::NotOurs) => {
                     if !follow && links::is_link(directory, &path) {
@@ -108,7 +108,7 @@ impl ProgramFile {
                     return program;
                 }
                 Err(Error::Leaves { path: outside, .. }) => {
-                    (directory, path) = (libc::AT_FDCWD, place::outside(&outside)?);
+                    (directory, path) = (libc::AT_FDCWD, store_path::outside(&outside)?);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -131,11 +131,11 @@ impl ProgramFile {
         found.ok()
     }
 
-    /// What is behind a descriptor of ours.
+    /// The file behind a descriptor of ours.
     fn behind(pin: &Pin) -> Result<Self, Failure> {
         let credentials = credentials::effective();
         descriptor_files::check(pin, &credentials, libc::X_OK as u32)?;
-        let place = Place::below_root(pin.path().strip_prefix(b"/").unwrap_or(pin.path()));
+        let place = StorePath::below_root(pin.path().strip_prefix(b"/").unwrap_or(pin.path()));
         process::client()?.check_may_execute(&credentials, Base::Root, &place.path, true)?;
         let mut name = process::configuration()?.prefix.clone();
         name.extend_from_slice(pin.path());

@@ -1,7 +1,7 @@
 //! Which programs of the store run: their files are not written meanwhile (ETXTBSY).
 //!
-//! What runs is a copy in a memory file, whose name says what it is a copy of; the kernel shows it as the process's
-//! program. Who makes a copy leaves a mark with the inode's number, so that only files that were ever run cost a
+//! A copy runs, in a memory file whose name says which inode it is a copy of; the kernel shows it as the process's
+//! program. The process that makes a copy leaves a mark with the inode's number, so that only files that were ever run cost a
 //! look at the processes.
 
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,7 +13,7 @@ use crate::store::Client;
 use cuesta_format::InodeNumber;
 use rustix::fs::{Mode, OFlags};
 
-/// What the kernel puts before a memory file's name, where it tells a process's program.
+/// The kernel puts this before a memory file's name, where it tells a process's program.
 const MEMORY_FILE: &str = "/memfd:";
 
 /// The name of a copy.
@@ -59,7 +59,7 @@ pub fn is_running(inode: InodeNumber) -> bool {
     };
     let is_running = std::fs::read_dir("/proc").is_ok_and(|processes| processes.flatten().any(runs));
     if !is_running {
-        // The next one finds nothing to look for. Whoever is only just starting the program can be written to.
+        // The next one finds nothing to look for. A program that is only just starting can be written to.
         let _ = rustix::fs::unlink(&mark);
     }
     is_running

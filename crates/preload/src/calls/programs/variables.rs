@@ -1,12 +1,12 @@
-//! The environment a program is to be executed with: strings of whoever executes it, of which only the first bytes are
-//! read, once each. Nearly none of them concerns us, which the first byte tells.
+//! The environment a program is to be executed with: strings of the calling program. Of each, only the first bytes are
+//! read, once. The first byte tells that nearly none of them concerns us.
 
 use crate::call::Failure;
 use crate::memory::user_memory;
 
 /// Most strings of a list.
 const LIST_LIMIT: usize = 1 << 20;
-/// What the names of those that concern us begin with: `CUESTA_`, `LD_`, `ASAN_`.
+/// First bytes of the names that concern us: `CUESTA_`, `LD_`, `ASAN_`.
 const FIRST_BYTES: [u8; 3] = *b"CLA";
 /// As long as the longest name that is looked for, with the sign behind it.
 const HEAD_BYTES: usize = 16;
@@ -83,7 +83,7 @@ pub fn list(address: usize) -> Result<Vec<usize>, Failure> {
     let mut list = Vec::with_capacity(2 * STEP);
     while list.len() < LIST_LIMIT {
         let at = address.wrapping_add(list.len() * size_of::<usize>());
-        // What follows the end need not be mapped: at the end of a page they are read one by one.
+        // Memory behind the list need not be mapped: at the end of a page the words are read one by one.
         if at % PAGE_BYTES + STEP * size_of::<usize>() > PAGE_BYTES {
             match user_memory::read(at)? {
                 0 => return Ok(list),

@@ -2,7 +2,7 @@
 
 use crate::call::{Answer, Call};
 use crate::users::change_of_user;
-use crate::users::known_credentials::CHANGES;
+use crate::users::thread_credentials::CHANGES;
 use std::sync::atomic::Ordering;
 
 /// Makes a call that changes credentials.

@@ -1,4 +1,4 @@
-//! Landlock: the program forbids itself things for ever after. The kernel does each of these calls; what they say of the store is noted
+//! Landlock: the program forbids itself things for ever after. The kernel does each of these calls; rules about the store are noted
 //! ([`crate::users::confinement`]).
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -40,7 +40,7 @@ pub fn add_rule(call: &Call) -> Answer {
     if call.int(1) != PATH_BENEATH {
         return Err(Failure::NotOurs);
     }
-    // struct landlock_path_beneath_attr: what is allowed, and below which descriptor. What is wrong with it comes last.
+    // struct landlock_path_beneath_attr: the allowed rights, and below which descriptor. Errors in it are reported last.
     let [low, high, below]: [u32; 3] = user_memory::read(call.word(2)).map_err(|_| Failure::NotOurs)?;
     let allowed = Rights(u64::from(high) << 32 | u64::from(low));
     let Some(pin) = descriptors::pin(below as i32) else {
@@ -83,7 +83,7 @@ fn is_above_store(descriptor: i32) -> bool {
         || configuration.prefix.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
-/// Lets this library go on: what the program executes must find it, and lock files and files in mapped mode lie in a folder of the store's,
+/// Lets this library go on. Programs that this one executes must find it, and lock files and files in mapped mode lie in a folder of the store's,
 /// of which the program knows nothing.
 fn allow_own(ruleset: i32) {
     const BOOKKEEPING: Rights = Rights(
@@ -121,7 +121,7 @@ pub fn restrict_self(call: &Call) -> Answer {
         return other_kinds::refuse(call, libc::EBADFD);
     }
     if !thread::is_vforked() {
-        // A session is not to be begun by who may open nothing any more.
+        // A process that may open nothing any more could not begin a session: it begins one now.
         let _ = process::client();
     }
     allow_own(call.int(0));

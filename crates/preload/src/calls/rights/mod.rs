@@ -1,4 +1,4 @@
-//! What a process may do.
+//! Rights of the process.
 //!
 //! | file | what it has |
 //! |---|---|

@@ -59,7 +59,7 @@ pub struct CodeSegment {
     pub length: u64,
 }
 
-/// What the headers say; addresses are those of the file.
+/// The headers of the file; addresses are the file's.
 #[derive(Debug)]
 pub struct Elf {
     segments: Vec<Segment>,
@@ -77,7 +77,7 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// What the file would have to say, and where, to need whatever library has the last part of the path for its name.
+    /// The word that would make the file need the library named by the path's last part, and where it stands.
     pub fn without_folder(&self) -> (u64, u64) {
         let folder = self.name.len() - self.file_name().len();
         (self.entry.0, self.entry.1 + folder as u64)
@@ -89,7 +89,7 @@ impl Needed {
     }
 }
 
-/// What the dynamic loader is told by a file, as far as it is about other files.
+/// The part of a file's dynamic section that is about other files.
 #[derive(Debug, Default)]
 pub struct Dynamic {
     /// The libraries it needs.

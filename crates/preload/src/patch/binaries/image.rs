@@ -43,7 +43,7 @@ pub struct Image {
     pub mark: Option<Mark>,
 }
 
-/// What is loaded that concerns us.
+/// The loaded images that concern us.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The libraries of the family.

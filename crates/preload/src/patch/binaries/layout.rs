@@ -14,7 +14,7 @@ use crate::patch::binaries::image::Image;
 /// The processor's page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// What has to be written.
+/// The bytes that have to be written.
 #[derive(Debug)]
 pub struct Layout {
     /// The stubs, for a page behind the area's start.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_names_no_loader() {
+    fn a_file_that_is_no_program_names_no_loader() {
         let file = std::fs::read("/bin/true").expect("readable");
         for end in 0..600 {
             let _ = named_by(&file[..end]);

@@ -1,4 +1,4 @@
-//! What the dynamic loader notes of a library that it got a whole file of ours for (`whole`): its path, for those who
+//! The dynamic loader's notes of a library that it got a whole file of ours for (`whole`): its path, for programs that
 //! ask where it is, and its device and number, by which the loader knows a library that it has from its file. Here both
 //! become the library's own.
 //!
@@ -32,7 +32,7 @@ struct Notes {
 /// The note of the library at `base`; `dynamic` is the address of the program's own dynamic section.
 ///
 /// # Safety
-/// `dynamic` is that, or zero, and nobody loads a library meanwhile.
+/// `dynamic` is that, or zero, and no thread loads a library meanwhile.
 unsafe fn note_of(dynamic: usize, base: usize) -> Option<*mut Note> {
     let mut entry = dynamic as *const [u64; 2];
     if entry.is_null() {

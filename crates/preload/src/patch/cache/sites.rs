@@ -1,9 +1,9 @@
 //! The sites of each library build, kept between processes: sweeping libc costs 20 ms, reading its
 //! sites back costs microseconds.
 //!
-//! A cache file is believed only if it lies in a directory and is a file of ours that nobody else can
+//! A cache file is believed only if it lies in a directory and is a file of ours that no other user can
 //! write, and if its checksum, its build-id and the bytes at every site agree. Anything else means a
-//! sweep. Writing is best-effort, to a new name which then takes the old one's place; after that, what has not been used
+//! sweep. Writing is best-effort, to a new name which then takes the old one's place; after that, an entry that was not used
 //! for long goes (`tidying`).
 
 use std::cell::OnceCell;
@@ -30,7 +30,7 @@ const KNOWN: &CStr = c"without-sites";
 /// With so many it is begun anew.
 const KNOWN_BYTES_MAX: usize = 64 * 1024;
 
-/// What is there already needs not be made.
+/// A file that is there already needs not be made.
 fn exists(errno: Errno) -> Result<(), Errno> {
     if errno == Errno::EXIST { Ok(()) } else { Err(errno) }
 }
@@ -130,7 +130,7 @@ impl Cache {
         Some([self.path.to_bytes(), b"/", &folder].concat())
     }
 
-    /// A file of the directory, if nobody else can have written it.
+    /// A file of the directory, if no other user can have written it.
     pub fn open_file(&self, name: &CStr) -> Option<(Descriptor, Stat)> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let file = Descriptor::new(openat(&self.directory, name, flags, Mode::empty()).ok()?);
@@ -221,7 +221,7 @@ pub fn read_exactly(file: &Descriptor, bytes: &mut [u8], offset: u64) -> Option<
     Some(())
 }
 
-/// The file's attributes, if it is ours and nobody else can write it.
+/// The file's attributes, if it is ours and no other user can write it.
 fn private_stat(file: &Descriptor) -> Option<Stat> {
     fstat(file).ok().filter(|stat| stat.st_uid == user() && stat.st_mode & 0o022 == 0)
 }
@@ -240,7 +240,7 @@ pub fn file_name(kind: &[u8], build_ids: &[&[u8]]) -> CString {
     unsafe { CString::from_vec_unchecked(name) }
 }
 
-/// Whose files are believed. Asking the kernel is not needed: ids cannot have changed yet.
+/// The user whose files are believed. The kernel need not be asked: ids cannot have changed yet.
 fn user() -> u32 {
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_EUID) as u32 }
@@ -316,7 +316,7 @@ mod tests {
     const SITE: Site = Site { start: 0x1234, length: 7, syscall: 5, number: 257, relative: [0, 3] };
 
     #[test]
-    fn what_was_stored_comes_back() {
+    fn stored_sites_come_back() {
         assert_eq!(decode(&encode(b"id", &[SITE, SITE]), b"id"), Some(vec![SITE, SITE]));
     }
 

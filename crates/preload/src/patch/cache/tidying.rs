@@ -1,12 +1,12 @@
-//! Taking entries of the cache away that nobody will miss.
+//! Taking entries of the cache away that are not used any more.
 //!
-//! Mechanism: whoever makes an entry looks at all there are, and at when each was used last; that is a walk through one
+//! Mechanism: the process that makes an entry looks at all there are, and at when each was used last; that is a walk through one
 //! folder, beside work that takes far longer. Nothing is looked at while a program starts and finds what it needs.
 //!
-//! Policy: builds of this library and of the system's come and go, and which of them somebody will start again cannot be
+//! Policy: builds of this library and of the system's come and go, and which of them will be started again cannot be
 //! known. So an entry goes when it has not been used for a week; and the ones not used for longest go while all together are
-//! too large. What is gone is made anew by who needs it. A file that is open or mapped stays what it is when its name goes; but
-//! some are handed on by their path, to a loader that opens it a moment later. Who hands them on has noted its use within
+//! too large. A process that needs a missing entry makes it anew. A file that is open or mapped stays what it is when its name goes; but
+//! some are handed on by their path, to a loader that opens it a moment later. The process that hands one on has noted its use within
 //! [`NOTED_S`] ([`note_use`]), and nothing goes that was used within [`KEPT_S`].
 
 use std::ffi::{CStr, CString};
@@ -23,9 +23,9 @@ use crate::patch::cache::own_file::Descriptor;
 
 /// How old the note of an entry's use may be while it is handed on by its path.
 pub const NOTED_S: i64 = 60 * 60;
-/// What was used within this time stays.
+/// An entry that was used within this time stays.
 const KEPT_S: i64 = 3 * NOTED_S;
-/// What was not used for so long goes.
+/// An entry that was not used for so long goes.
 const UNUSED_S_MAX: i64 = 7 * 24 * 60 * 60;
 /// All entries together, as far as time allows.
 const BYTES_MAX: u64 = 64 << 20;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_a_week_goes_when_something_new_comes() {
+    fn an_entry_unused_for_a_week_goes_when_a_new_one_comes() {
         let folder = tempfile::tempdir().expect("folder");
         let (cache, path) = cache_in(&folder);
         place(&path, "libc.so.6-of-an-old-build", 4096, 8 * DAY_S);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_while_all_is_too_large() {
+    fn the_entry_unused_longest_goes_while_all_is_too_large() {
         const PART: usize = BYTES_MAX as usize / 4;
         let folder = tempfile::tempdir().expect("folder");
         let (cache, path) = cache_in(&folder);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_by_its_path_is_noted_as_used() {
+    fn an_entry_handed_on_by_its_path_is_noted_as_used() {
         let folder = tempfile::tempdir().expect("folder");
         let (cache, path) = cache_in(&folder);
         let list = cache.provide(b"libraries", b"content").expect("made");

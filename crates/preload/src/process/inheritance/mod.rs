@@ -1,4 +1,4 @@
-//! What a program leaves to the one it executes.
+//! The inheritance that a program leaves to the one it executes.
 //!
 //! | file | what it has |
 //! |---|---|

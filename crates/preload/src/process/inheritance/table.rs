@@ -1,5 +1,5 @@
-//! What a program leaves to the one it executes: its open files of the store, its working directory
-//! there, what it has forbidden itself, and the memory that holds shared offsets. Text, one line each, in a variable of the environment or,
+//! The table that a program leaves to the one it executes: its open files of the store, its working directory
+//! there, its Landlock rules, and the memory that holds shared offsets. Text, one line each, in a variable of the environment or,
 //! if it is long, in a memory file whose descriptor the variable names; the next program trusts it no further
 //! than its own user's environment, and skips lines it cannot read.
 
@@ -19,10 +19,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Set in the environment of a program that inherits, and seen by nobody else.
+/// Set in the environment of a program that inherits, and in no other.
 const VARIABLE: &str = "CUESTA_TABLE";
 
-/// What the line about a program without sites ends with.
+/// The last word of the line about a program without sites.
 const WITHOUT_SITES: &str = "plain";
 
 /// Longer text goes into a memory file: arguments and environment share a limit.
@@ -45,7 +45,7 @@ impl Library {
     }
 }
 
-/// What a program executed from a copy, or by its interpreter, is to take itself for.
+/// The name and path that a program takes that was executed from a copy, or by its interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The name the kernel would show, before it is cut off.
@@ -56,7 +56,7 @@ pub struct Identity {
     pub is_without_sites: bool,
 }
 
-/// What is handed over.
+/// The inheritance, before it is written.
 #[derive(Debug, Default)]
 pub struct Table {
     identity: Option<Identity>,
@@ -64,9 +64,9 @@ pub struct Table {
     open: Vec<(Vec<i32>, Inherited)>,
     directory: Option<(Vec<u8>, Inherited)>,
     libraries: Vec<Library>,
-    /// The way to SharedFS for other users' programs.
-    way: Option<i32>,
-    /// What it has forbidden itself.
+    /// The folder of the socket for other users' programs.
+    users_folder: Option<i32>,
+    /// Its Landlock rules, as one word.
     confinement: Option<String>,
 }
 
@@ -77,21 +77,21 @@ impl Table {
         let groups = descriptors::grouped(survives_exec);
         let mut open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
         if socket_folder::is_another_user() {
-            // Memory that the store's user shares is not for another's programs: what is there stays behind.
+            // Memory that the store's user shares is not for another user's programs: files with an offset there stay behind.
             open.retain(|(_, inherited)| matches!(inherited.shared, None | Some(Shared::Served(_))));
         }
         let directory = working_directory::pin()
             .zip(working_directory::name())
             .map(|(pin, name)| (name, pin.without_offset()));
-        let way = socket_folder::get();
+        let users_folder = socket_folder::get();
         let confinement = confinement::word();
         let has_something = !open.is_empty()
             || directory.is_some()
             || identity.is_some()
             || !libraries.is_empty()
-            || way.is_some()
+            || users_folder.is_some()
             || confinement.is_some();
-        has_something.then_some(Self { identity, open, directory, libraries, way, confinement })
+        has_something.then_some(Self { identity, open, directory, libraries, users_folder, confinement })
     }
 
     /// The table as the next program reads it.
@@ -110,10 +110,10 @@ impl Table {
             writeln!(text, "confined {confinement}").ok()?;
         }
         let mut kept = Vec::new();
-        if let Some(way) = self.way {
-            let way = inheritable(borrow(way))?;
-            writeln!(text, "way {}", way.as_raw_fd()).ok()?;
-            kept.push(way);
+        if let Some(users_folder) = self.users_folder {
+            let users_folder = inheritable(borrow(users_folder))?;
+            writeln!(text, "way {}", users_folder.as_raw_fd()).ok()?;
+            kept.push(users_folder);
         }
         if let Some(Identity { command, program, is_without_sites }) = &self.identity {
             let program = program.as_ref().map(|program| hex(program)).unwrap_or_default();
@@ -175,7 +175,7 @@ impl Table {
     }
 }
 
-/// What the rest of the start is to know of what was handed over.
+/// The part of the inheritance that the rest of the start needs.
 #[derive(Debug, Default)]
 pub struct Adopted {
     /// The libraries the loader was handed.
@@ -288,7 +288,7 @@ pub fn line(inherited: &Inherited) -> String {
     format!("{inode} {flags} {offset} {shared} {}", hex(path))
 }
 
-/// What the words of such a text say.
+/// Reads the words of such a text.
 pub fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Inherited> {
     Some(Inherited {
         inode: words.next()?.parse().ok()?,

@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 pub struct Library {
     /// A copy that survives the exec.
     pub copy: OwnedFd,
-    /// What it is a copy of.
+    /// The file that it is a copy of.
     pub original: HandedOver,
 }
 
 /// A table, with memory files that survive an exec, and go if it fails.
 #[derive(Debug)]
 pub struct Written {
-    /// What the next program needs in its environment, as `NAME=value`.
+    /// The next program needs this in its environment, as `NAME=value`.
     pub variable: CString,
     pub(crate) file: Option<OwnedFd>,
     pub(crate) cells: Option<OwnedFd>,

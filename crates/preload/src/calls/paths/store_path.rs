@@ -24,14 +24,14 @@ pub type Located<'a> = (Base<'a>, &'a [u8]);
 
 /// A place in the store.
 #[derive(Debug)]
-pub struct Place {
+pub struct StorePath {
     /// The directory the path starts in; `None` for the root.
     pub base: Option<Pin>,
     /// The path from there, not empty.
     pub path: Vec<u8>,
 }
 
-impl Place {
+impl StorePath {
     /// The place of a path below the prefix.
     pub fn below_root(path: &[u8]) -> Self {
         let path = if path.is_empty() { b"." } else { path };
@@ -70,18 +70,18 @@ impl Place {
 
 /// Where the path at argument `path` of `call`, relative to the descriptor at argument `directory`,
 /// lies in the store. An empty path is refused as the kernel does.
-pub fn locate(call: &Call, directory: Option<usize>, path: usize) -> Result<Place, Failure> {
+pub fn locate(call: &Call, directory: Option<usize>, path: usize) -> Result<StorePath, Failure> {
     let path = UserPath::read(call.word(path))?;
     let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
     locate_bytes(directory, path.as_bytes())
 }
 
 /// As [`locate`], for a path already read.
-pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
+pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<StorePath, Failure> {
     let prefix = &process::configuration()?.prefix;
     if path.first() == Some(&b'/') {
         return match below(prefix, path) {
-            Some(rest) => Ok(Place::below_root(rest)),
+            Some(rest) => Ok(StorePath::below_root(rest)),
             None => below_descriptor(path),
         };
     }
@@ -93,7 +93,7 @@ pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
         if path.is_empty() {
             return Err(Failure::Errno(libc::ENOENT));
         }
-        return Ok(Place { base: Some(base), path: path.to_vec() });
+        return Ok(StorePath { base: Some(base), path: path.to_vec() });
     }
     if directory != libc::AT_FDCWD && descriptors::is_hidden(directory) {
         return Err(Failure::Errno(libc::EBADF));
@@ -104,14 +104,14 @@ pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
     let mut absolute = working_directory::kernel_path(directory)?;
     absolute.push(b'/');
     absolute.extend_from_slice(path);
-    below(prefix, &absolute).map(Place::below_root).ok_or(Failure::NotOurs)
+    below(prefix, &absolute).map(StorePath::below_root).ok_or(Failure::NotOurs)
 }
 
 /// A place below a directory that `path` names by its descriptor. The descriptor itself is no place.
-pub(crate) fn below_descriptor(path: &[u8]) -> Result<Place, Failure> {
+pub(crate) fn below_descriptor(path: &[u8]) -> Result<StorePath, Failure> {
     match descriptor_paths::first_passed(path) {
         Some(Passed::Ours(pin, rest)) if !rest.is_empty() => {
-            Ok(Place { base: Some(pin), path: rest.to_vec() })
+            Ok(StorePath { base: Some(pin), path: rest.to_vec() })
         }
         Some(Passed::Hidden) => Err(Failure::Errno(libc::ENOENT)),
         _ => Err(Failure::NotOurs),
@@ -134,8 +134,8 @@ pub fn outside(path: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 /// The place of a path of the store that a link of the kernel's led to.
-pub fn led_back(prefix: &[u8], inside: &[u8]) -> Result<Place, Failure> {
-    below(prefix, inside).map(Place::below_root).ok_or(Failure::Errno(libc::ENOENT))
+pub fn led_back(prefix: &[u8], inside: &[u8]) -> Result<StorePath, Failure> {
+    below(prefix, inside).map(StorePath::below_root).ok_or(Failure::Errno(libc::ENOENT))
 }
 
 /// The open file a call with an empty path means: the descriptor, or the working directory.

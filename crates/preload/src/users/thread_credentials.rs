@@ -4,12 +4,12 @@ use cuesta_libfs::Credentials;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts the calls that changed somebody's credentials.
+/// Counts the calls that changed a thread's credentials.
 pub(crate) static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// What a thread was found to have.
+/// The credentials that a thread was found to have.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ThreadCredentials {
     pub(crate) changes: u32,
     /// What decides.
     pub(crate) effective: Arc<Credentials>,
