@@ -18,23 +18,16 @@
 
 pub mod damage;
 pub mod door_fuzz;
-pub mod doors;
 #[cfg(feature = "record")]
 pub mod explorer;
 pub mod family;
-pub mod generate;
 pub mod kill;
 pub mod linearizability;
-pub mod lists;
 pub mod model;
-pub mod operation;
-mod path_text;
-pub mod posix;
-mod processes;
-pub mod random;
+mod operations;
+mod programs;
 pub mod soak;
-pub mod sparse;
-mod stores;
-pub mod tree;
-pub mod visitor;
 pub mod world;
+
+pub use operations::{generate, lists, operation, posix, random, sparse, tree, visitor};
+pub use programs::doors;

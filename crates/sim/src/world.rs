@@ -10,6 +10,7 @@ mod mappings;
 mod open_files;
 mod quotas;
 mod sending;
+mod shared_mapping;
 mod small;
 
 pub use daemon::{HeldDaemon, in_daemon};
@@ -18,12 +19,12 @@ pub use open_files::{LastingFile, LastingFiles};
 pub use sending::{SendingWorld, Service};
 pub use small::{create, create_on, fsck, small_geometry};
 
-use crate::lists::{list_name, list_value};
-use crate::operation::{
+use crate::operations::lists::{list_name, list_value};
+use crate::operations::operation::{
     Attributes, Extended, FallocateMode, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
 };
-use crate::sparse::Sparse;
-use crate::tree::{Content, Tree, TreeBuilder, join};
+use crate::operations::sparse::Sparse;
+use crate::operations::tree::{Content, Tree, TreeBuilder, join};
 use cuesta_format::NAME_BYTES_MAX;
 use cuesta_format::{InodeRecord, SessionId};
 use cuesta_libfs::{
@@ -57,7 +58,7 @@ pub struct World {
     client: Arc<Client>,
     session: Arc<AtomicU64>,
     slots: BTreeMap<Slot, Arc<OpenFile>>,
-    mappings: BTreeMap<Slot, mappings::SharedMapping>,
+    mappings: BTreeMap<Slot, shared_mapping::SharedMapping>,
     daemon: Arc<Daemon>,
     who: Credentials,
 }

@@ -4,7 +4,7 @@ use super::content::{Reading, Readings};
 use super::harm::{self, Kind};
 use super::part::Part;
 use super::place::{Before, Ended, Installed, Place};
-use crate::random::Random;
+use crate::operations::random::Random;
 use rustix::io::Errno;
 use std::fs;
 use std::io;

@@ -1,6 +1,6 @@
 //! What a store of the campaign holds, and how it reads.
 
-use crate::random::Random;
+use crate::operations::random::Random;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What a medium does to a file, or a mistaken operator.
 
-use crate::random::Random;
+use crate::operations::random::Random;
 use clap::ValueEnum;
 use std::fmt;
 use std::fs::{self, File};

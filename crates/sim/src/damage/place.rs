@@ -2,8 +2,8 @@
 
 use super::content::{Readings, Stage};
 use super::part::Part;
-use crate::processes::{end, process};
-use crate::stores;
+use crate::programs::processes::{end, process};
+use crate::programs::stores;
 use rustix::process::Signal;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};

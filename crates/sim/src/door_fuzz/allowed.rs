@@ -1,6 +1,6 @@
 //! The differences that stay. Each names its heading in `docs/door-differences.md`, which gives the reason.
 
-use super::campaign::Part;
+use super::part::Part;
 use super::place;
 use super::player::LEFT;
 use super::players::STORE_BYTES;

@@ -3,7 +3,7 @@
 use super::place::{self, PAGE, ROOM, ROOM_BYTES, WINDOW};
 use super::sequence::{Argument, Call};
 use super::table::{self, Entry, Kind, TABLE};
-use crate::random::Random;
+use crate::operations::random::Random;
 
 /// Paths that sequences name.
 pub const NAMES: &[&str] = &[

@@ -2,6 +2,7 @@
 
 use super::allowed::{self, Allowed};
 use super::arguments;
+use super::part::Part;
 use super::player::{CALL, SLOWLY};
 use super::players::{Players, Transcripts};
 use super::sequence::Call;
@@ -15,38 +16,6 @@ pub const CALLS: usize = 40;
 const SLOWLY_ONE_IN: u64 = 32;
 /// How often a sequence is played while it is shrunk.
 const ATTEMPTS_MAX: usize = 300;
-
-/// What a transcript tells of a call, or of what is left at the end.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    /// The call.
-    pub call: &'a str,
-    /// What is told of it, in lines.
-    pub told: &'a str,
-    /// The transcript up to it.
-    pub before: &'a str,
-}
-
-impl<'a> Part<'a> {
-    /// Its name, without arguments.
-    #[must_use]
-    pub fn name(&self) -> &'a str {
-        self.call.split([' ', '!']).next().unwrap_or_default()
-    }
-
-    /// Its argument at `index`, as text.
-    #[must_use]
-    pub fn argument(&self, index: usize) -> &'a str {
-        self.call.split(' ').nth(index + 1).unwrap_or_default()
-    }
-
-    /// What it answered.
-    #[must_use]
-    pub fn answer(&self) -> &'a str {
-        let first = self.told.lines().next().unwrap_or_default();
-        first.strip_prefix("  = ").unwrap_or("nothing")
-    }
-}
 
 fn parts(transcript: &str) -> Vec<Part<'_>> {
     let starts: Vec<_> = transcript

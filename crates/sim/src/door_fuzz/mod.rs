@@ -16,6 +16,7 @@ pub mod bounds;
 pub mod campaign;
 pub mod enclosure;
 pub mod fixture;
+pub mod part;
 pub mod place;
 pub mod player;
 pub mod players;

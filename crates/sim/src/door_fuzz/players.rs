@@ -94,11 +94,11 @@ impl Players {
     /// A command fails.
     pub fn new(cuesta: &Path, fuzzer: &Path, on_disk: &Path) -> io::Result<Players> {
         let folder = tempfile::Builder::new().prefix("door-").tempdir_in(on_disk)?;
-        let store = crate::stores::folder(None, "cuesta-door-")?;
+        let store = crate::programs::stores::folder(None, "cuesta-door-")?;
         // The kernel has nothing where the store appears: where it has something, paths are looked at in another way.
         std::fs::create_dir(folder.path().join("at1"))?;
         // Of another file system than the directory on the disk, as it is of another than the store.
-        let outside = crate::stores::folder(None, "door-outside-")?;
+        let outside = crate::programs::stores::folder(None, "door-outside-")?;
         let status = Command::new(cuesta)
             .arg("mkfs")
             .arg(store.path().join("store"))

@@ -1,7 +1,7 @@
 //! A member's calls, by libc: what rustix issues by inline system calls, the preload door never sees.
 
 use super::step::Step;
-use crate::posix;
+use crate::operations::posix;
 use libc::c_int;
 use std::ffi::CString;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 use super::member::Member;
 use super::step::{Chooser, Step};
 use super::{ANSWERS, ANSWERS_SENDER, MEMBERS, OWN_DESCRIPTORS, orders, orders_sender};
-use crate::posix::Posix;
+use crate::operations::posix::Posix;
 use std::io::{self, Write};
 
 /// A member that says nothing for so long hangs, or has died.

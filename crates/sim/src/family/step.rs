@@ -1,8 +1,8 @@
 //! What a member may be told to do, and how a step is chosen.
 
 use super::MEMBERS;
-use crate::operation::Pattern;
-use crate::random::Random;
+use crate::operations::operation::Pattern;
+use crate::operations::random::Random;
 use serde::{Deserialize, Serialize};
 
 /// Steps are about descriptors below this.

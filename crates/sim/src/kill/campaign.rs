@@ -2,8 +2,8 @@
 
 use super::history::{History, Round, Survived};
 use super::served::{Programs, Served, Steps, Writer, told};
-use crate::doors::{Door, Doors};
-use crate::random::Random;
+use crate::operations::random::Random;
+use crate::programs::doors::{Door, Doors};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;

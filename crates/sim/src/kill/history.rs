@@ -1,9 +1,9 @@
 //! What happened on a store so far: from it, anybody can compute what the store must hold.
 
-use crate::doors::Door;
-use crate::generate::{Generator, Repertoire};
 use crate::model::Model;
-use crate::operation::{FallocateMode, Operation, Pattern};
+use crate::operations::generate::{Generator, Repertoire};
+use crate::operations::operation::{FallocateMode, Operation, Pattern};
+use crate::programs::doors::Door;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;

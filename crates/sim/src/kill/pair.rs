@@ -5,8 +5,8 @@
 
 use super::history::{History, Round, Survived};
 use super::served::{Programs, ROOT, Served, Steps, Writer, told};
-use crate::doors::{Door, Doors};
-use crate::random::Random;
+use crate::operations::random::Random;
+use crate::programs::doors::{Door, Doors};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;

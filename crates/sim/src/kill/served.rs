@@ -1,9 +1,9 @@
 //! A store of a kill test, its daemon, and the programs run on it.
 
 use super::writer::{ACKNOWLEDGED, CUT_OFF, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
-use crate::doors::{Door, Doors};
-use crate::processes::{end, server_of_mount};
-use crate::stores;
+use crate::programs::doors::{Door, Doors};
+use crate::programs::processes::{end, server_of_mount};
+use crate::programs::stores;
 use cuesta_format::geometry::CONFIGURATION_FILE;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};

@@ -3,10 +3,10 @@
 
 use super::history::{History, Survived, first_part, operations};
 use super::shared::Note;
-use crate::doors::Door;
-use crate::operation::answers_agree;
-use crate::posix::Posix;
-use crate::tree::Tree;
+use crate::operations::operation::answers_agree;
+use crate::operations::posix::Posix;
+use crate::operations::tree::Tree;
+use crate::programs::doors::Door;
 use rustix::io::Errno;
 use std::io::{self, Write};
 

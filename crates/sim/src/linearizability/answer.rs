@@ -1,6 +1,6 @@
 //! What a call answered, small enough to be written down beside millions of others.
 
-use crate::operation::Outcome;
+use crate::operations::operation::Outcome;
 use rustix::io::Errno;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -10,10 +10,10 @@
 //! whether it is there. Where files have many links they rename none: two names of one file the kernel leaves as they are
 //! (without links that happens, too, and is known: `Past::may_have_moved_nothing`).
 
-use crate::doors::{Door, Doors};
 use crate::model::Model;
-use crate::operation::{Kind, OpenFlags, Operation, PathText, Pattern, Slot};
-use crate::random::Random;
+use crate::operations::operation::{Kind, OpenFlags, Operation, PathText, Pattern, Slot};
+use crate::operations::random::Random;
+use crate::programs::doors::{Door, Doors};
 use std::time::Duration;
 
 /// How many places there are.

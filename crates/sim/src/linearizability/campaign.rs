@@ -9,10 +9,10 @@
 
 use super::history::{Contradiction, Counted, History, Incomplete};
 use super::ledger::{Instant, Ledger};
-use crate::doors::{Door, Doors};
 use crate::kill::Programs;
 use crate::kill::served::{Served, told};
-use crate::random::Random;
+use crate::operations::random::Random;
+use crate::programs::doors::{Door, Doors};
 use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;

@@ -13,12 +13,12 @@
 //! calls that is wrong keeps it busy for ever, and the others know no call that may not have happened.
 
 use super::answer::Answer;
-use super::history::Past;
 use super::ledger::Instant;
+use super::past::Past;
 use crate::model::Model;
-use crate::operation::{Operation, PathText};
-use crate::random::Random;
-use crate::tree::Tree;
+use crate::operations::operation::{Operation, PathText};
+use crate::operations::random::Random;
+use crate::operations::tree::Tree;
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -297,10 +297,10 @@ fn line(past: &Past) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::{Door, Doors};
     use crate::linearizability::answer::text;
     use crate::linearizability::calls::{calls, initial};
-    use crate::operation::{Kind, Outcome, Pattern};
+    use crate::operations::operation::{Kind, Outcome, Pattern};
+    use crate::programs::doors::{Door, Doors};
     use rustix::io::Errno;
 
     type Outcomes = Result<Outcome, Errno>;

@@ -5,7 +5,7 @@ use super::calls::calls;
 use super::history::History;
 use super::ledger::Ledger;
 use super::{calls, worker};
-use crate::doors::{Door, Doors};
+use crate::programs::doors::{Door, Doors};
 use crate::world::{self, World};
 use cuesta_format::Geometry;
 use std::sync::atomic::{AtomicBool, Ordering};

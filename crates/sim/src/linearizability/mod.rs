@@ -17,4 +17,5 @@ pub mod check;
 pub mod here;
 pub mod history;
 pub mod ledger;
+pub mod past;
 pub mod worker;

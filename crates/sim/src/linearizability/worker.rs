@@ -3,8 +3,8 @@
 use super::answer::{Answer, text};
 use super::calls::{Call, PLACES, folder, from_above, openings, preparation};
 use super::ledger::{CALLS_MAX, Instant, Ledger};
-use crate::doors::Door;
-use crate::operation::{Operation, Outcome};
+use crate::operations::operation::{Operation, Outcome};
+use crate::programs::doors::Door;
 use rustix::io::Errno;
 use std::io;
 

@@ -1,17 +1,11 @@
 //! The model's access control lists. There is one caller, root, so they decide nothing; but they and modes change each other,
 //! and what is made in a directory starts with its default list.
 
+use super::lists::Lists;
 use super::{Body, Inode, InodeNumber, Model};
-use crate::lists::{Entry, Whom, list_name, list_value};
-use crate::operation::{Extended, Outcome, PathText};
+use crate::operations::lists::{Entry, Whom, list_name, list_value};
+use crate::operations::operation::{Extended, Outcome, PathText};
 use rustix::io::Errno;
-
-/// Those of an inode; no entries: it has none.
-#[derive(Clone, Default)]
-pub(crate) struct Lists {
-    access: Vec<Entry>,
-    default: Vec<Entry>,
-}
 
 /// Which list an extended attribute is: whether the default one.
 pub(super) fn list_of(name: &PathText) -> Option<bool> {

@@ -1,10 +1,10 @@
 //! The calls of the model, one function each.
 
-use super::access_lists::Lists;
+use super::lists::Lists;
 use super::resolve::{Last, Parent, check_length};
 use super::{Body, Directory, Handle, Inode, InodeNumber, Model};
-use crate::operation::{Extended, FallocateMode, Kind, OpenFlags, Outcome, PathText, Slot};
-use crate::sparse::Sparse;
+use crate::operations::operation::{Extended, FallocateMode, Kind, OpenFlags, Outcome, PathText, Slot};
+use crate::operations::sparse::Sparse;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use super::access_lists::list_of;
 use super::{Body, InodeNumber, Model};
-use crate::operation::{Operation, Outcome, PathText, SetCondition};
+use crate::operations::operation::{Operation, Outcome, PathText, SetCondition};
 use rustix::io::Errno;
 
 const NAME_BYTES_MAX: usize = 255;

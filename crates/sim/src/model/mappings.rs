@@ -1,9 +1,9 @@
 //! Shared mappings in the model: what is stored through one is written, as far as the file reaches.
 
 use super::{Body, InodeNumber, Model};
-use crate::operation::{PathText, Slot};
-use crate::sparse::Sparse;
-use crate::tree::join;
+use crate::operations::operation::{PathText, Slot};
+use crate::operations::sparse::Sparse;
+use crate::operations::tree::join;
 use rustix::io::Errno;
 
 impl Model {

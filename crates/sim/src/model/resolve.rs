@@ -2,7 +2,7 @@
 //! and a last component that each call treats in its own way.
 
 use super::{Body, InodeNumber, Model};
-use crate::operation::PathText;
+use crate::operations::operation::PathText;
 use rustix::io::Errno;
 
 const NAME_BYTES_MAX: usize = 255;

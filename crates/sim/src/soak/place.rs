@@ -4,11 +4,11 @@
 //! looks at the mount, brings up another. So its process is asked for before it is killed.
 
 use super::lanes::{Lane, SCRIPTS, User};
-use crate::doors::Door;
 use crate::kill::served::{ROOT, told};
-use crate::processes::{end, process, reap, server_of_mount};
-use crate::random::Random;
-use crate::stores;
+use crate::operations::random::Random;
+use crate::programs::doors::Door;
+use crate::programs::processes::{end, process, reap, server_of_mount};
+use crate::programs::stores;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::fs::{self, Permissions};

@@ -1,7 +1,7 @@
 //! Calls that a session executes for a caller ([`cuesta_format::call_tag`]).
 
 use super::World;
-use crate::operation::{Operation, Outcome};
+use crate::operations::operation::{Operation, Outcome};
 use cuesta_format::{CallSlot, CallTag, Caller, CallerId};
 use cuesta_libfs::tagged;
 use rustix::io::Errno;

@@ -2,8 +2,8 @@
 //! nobody has them open any more.
 
 use super::{World, attributes};
-use crate::operation::{Kind, Slot};
-use crate::tree::{Content, Tree, open_path};
+use crate::operations::operation::{Kind, Slot};
+use crate::operations::tree::{Content, Tree, open_path};
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_libfs::{Error, Target};

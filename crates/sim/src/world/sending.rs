@@ -6,7 +6,7 @@
 
 use super::small::small_options;
 use super::{World, done};
-use crate::operation::{Operation, Outcome};
+use crate::operations::operation::{Operation, Outcome};
 use cuesta_format::geometry::USERS_SOCKET_FILE;
 use cuesta_format::{InodeRecord, LogDependency};
 use cuesta_libfs::{

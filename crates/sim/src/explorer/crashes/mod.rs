@@ -1,0 +1,27 @@
+//! Runs that are crashed.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `calls.rs` | calls of a caller |
+//! | `deaths.rs` | a client dies while the daemon lives on |
+//! | `histories.rs` | the operations of two sessions, and what a crash may leave of them |
+//! | `lanes.rs` | calls that overlap |
+//! | `lost_entries.rs` | a client dies, and power is lost during the digest |
+//! | `restarts.rs` | the daemon is killed while its clients live on |
+//! | `shipping.rs` | sessions whose operations go two ways |
+//! | `step.rs` | the steps of a workload |
+//! | `store.rs` | one or more clients, one step after the other |
+//! | `unsynced.rs` | stores through mappings that no program has synced |
+//!
+//! The workloads themselves are in `scenarios`.
+
+pub mod calls;
+pub mod deaths;
+mod histories;
+pub mod lanes;
+pub mod lost_entries;
+pub mod restarts;
+pub mod shipping;
+mod step;
+pub mod store;
+mod unsynced;

@@ -1,0 +1,66 @@
+//! The code under test as the explorer sees it, and the marks of a run.
+
+use cuesta_media::recorder;
+use std::hash::Hash;
+use std::path::Path;
+
+/// How far a lane of a run had come: how many operations were acknowledged, and how many issued. A run whose
+/// operations follow each other has one lane; those of several overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Progress {
+    /// These must have survived.
+    pub acknowledged: u64,
+    /// Nothing behind these can have.
+    pub issued: u64,
+}
+
+/// Notes that the next operation of `lane` (from 0) is issued.
+pub fn issued(lane: u64) {
+    recorder::mark(2 * lane);
+}
+
+/// Notes that the operation issued last on `lane` has returned.
+pub fn acknowledged(lane: u64) {
+    recorder::mark(2 * lane + 1);
+}
+
+/// Counts a mark in.
+pub(in crate::explorer) fn advance(progress: &mut [Progress], mark: u64) {
+    let lane = &mut progress[(mark / 2) as usize];
+    match mark % 2 {
+        0 => lane.issued += 1,
+        _ => lane.acknowledged += 1,
+    }
+}
+
+/// The code under test, as the explorer needs it.
+pub trait Subject {
+    /// What recovery finds.
+    type Found: Eq + Hash;
+
+    /// Opens the store in `directory` as after a crash, checks it and says what it holds.
+    fn recover(&mut self, directory: &Path) -> Result<Self::Found, String>;
+
+    /// What recovery depends on besides the state, as a number.
+    fn circumstances(&self) -> u64 {
+        0
+    }
+
+    /// Whether recovery reads the store through `media` and nothing else.
+    fn reads_are_seen(&self) -> bool {
+        false
+    }
+
+    /// Whether what a call of the kernel's wrote may be lost until it is synced, as on a disk.
+    fn writes_wait(&self) -> bool {
+        false
+    }
+
+    /// How many lanes its runs have.
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    /// Whether a run whose lanes had come so far may leave `found` behind.
+    fn judge(&self, found: &Self::Found, progress: &[Progress]) -> Result<(), String>;
+}
