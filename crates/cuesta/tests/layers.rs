@@ -35,7 +35,6 @@ const STILL_ALLOWED: &[Allowance] = &[
     Allowance { name: "libfs", circles: &[33, 2], crowded: &[("", 66)], headless: 318 },
     Allowance { name: "preload", circles: &[75, 2], crowded: &[("", 42), ("calls", 33), ("patch", 16)], headless: 309 },
     Allowance { name: "sharedfs", circles: &[32, 10, 4, 4, 3, 2], crowded: &[("", 42), ("metadata", 27), ("tiers", 16)], headless: 724 },
-    Allowance { name: "sim", circles: &[], crowded: &[], headless: 308 },
 ];
 
 /// The crates that each crate stands on. A crate may also use all crates below these. Tests may use any.

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Who calls unless somebody else is named.
+/// The caller unless another one is named.
 const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 /// How often the helper looks whether an operation waits for room in the log.
 const HELP_EVERY: Duration = Duration::from_micros(200);
@@ -109,7 +109,7 @@ impl World {
         })
     }
 
-    /// What was recovered when the store was opened.
+    /// The outcome of the recovery when the store was opened.
     pub fn recovered(&self) -> Recovered {
         *self.daemon.current().recovered()
     }
@@ -152,7 +152,7 @@ impl World {
         self.client.statfs().map(|totals| totals.inodes).map_err(|error| format!("statfs: {error}"))
     }
 
-    /// What a digest thread does again and again.
+    /// The work that a digest thread repeats.
     pub fn digests(&self) -> impl Fn() + Send + 'static {
         let shared = self.daemon.current();
         // A digest that fails shows in the operation that waits for it.

@@ -28,7 +28,7 @@ const OPERATIONS: usize = 1000;
 const SEEDS: u64 = 6;
 /// Calls that a failure tells of.
 const LATELY: usize = 30;
-/// Who calls: so many by the mount, and behind them so many sessions.
+/// The callers: so many by the mount, and behind them so many sessions.
 const BY_MOUNT: usize = 2;
 const SESSIONS: usize = 2;
 /// One call in so many is looked at for the times it moves.
@@ -139,7 +139,7 @@ impl Drop for Store {
     }
 }
 
-/// What a call did to the times of something: to another inode, to the time of its content, to that of anything.
+/// A call's change of times: of another inode, of its content, of anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     Inode,
@@ -176,7 +176,7 @@ fn await_tick() {
     }
 }
 
-/// Both, and what was done last, for whoever reads of a failure.
+/// Both, and the last operations, for the reader of a failure.
 struct Pair {
     store: Store,
     ext4: Vec<Visitor>,
@@ -229,7 +229,7 @@ impl Pair {
         format!("{reason}\n{}", self.lately.make_contiguous().join("\n"))
     }
 
-    /// A time that the clock gave is known to nobody.
+    /// A time that the clock gave is not compared.
     fn forget_clock(&self, answer: Answer) -> Answer {
         match answer {
             Ok(Outcome::Attributes(mut attributes)) => {
@@ -254,7 +254,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What is left when all have gone is what ext4 has.
+    /// When all have gone, the store has the same files as ext4.
     fn end(mut self) -> Result<(), String> {
         let expected = self.ext4[0].tree()?.forget_times_since(self.since);
         self.store.end();
@@ -264,7 +264,7 @@ impl Pair {
     }
 }
 
-/// What a call by path names, and where that lies.
+/// The paths that a call by path is about, with their directories.
 fn concerned(operation: &Operation) -> Vec<PathText> {
     let mut operation = operation.clone();
     let paths = [false, true].map(|second| operation.path_mut(second).map(|path| path.clone()));
@@ -322,9 +322,9 @@ fn both_doors_answer_as_ext4_does() {
     }
 }
 
-/// A change of owner that names nobody, asked for by the mount, left a set-id bit. Found by seed 128.
+/// A change of owner that names neither user nor group, asked for by the mount, left a set-id bit. Found by seed 128.
 #[test]
-fn a_change_of_owner_that_names_nobody_takes_set_id_bits() {
+fn a_change_of_owner_without_names_takes_set_id_bits() {
     if let Some(why) = why_not() {
         println!("skipped: {why}");
     } else if let Err(reason) = run_seed(128, OPERATIONS) {

@@ -15,7 +15,7 @@ fn told(command: &mut Command) -> String {
     said
 }
 
-/// What the two were told up to where they part, and there.
+/// The transcripts of the two up to their first difference.
 fn difference(kernel: &str, store: &str) -> Option<String> {
     let same = kernel.lines().zip(store.lines()).take_while(|(left, right)| left == right).count();
     if kernel == store {

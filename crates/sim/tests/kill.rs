@@ -33,7 +33,7 @@ fn kill_one(doors: Doors, seeds: Range<u64>, kills: u64) {
         }
         assert!(campaign.acknowledged() >= kills * OPERATIONS_LEAST, "{}", campaign.acknowledged());
         if doors.has_mount() {
-            // Who came by a mount met every way it can be killed.
+            // A writer by a mount met every way it can be killed.
             let by_mount =
                 campaign.met().iter().filter(|(victim, door)| victim.has_mount() && *door == Door::Mount);
             let victims: Vec<Victim> = by_mount.map(|(victim, _)| *victim).collect();

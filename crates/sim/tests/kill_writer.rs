@@ -1,5 +1,5 @@
 //! The kill tests' writer and verifier, tried on the kernel's file system: the oracle must accept
-//! what the writer left and nothing else.
+//! the writer's result and nothing else.
 
 use cuesta_sim::kill::history::History;
 use cuesta_sim::kill::writer::{ACKNOWLEDGED, ISSUED};

@@ -43,7 +43,7 @@ struct Both {
     folder: tempfile::TempDir,
     /// By which door a slot was opened last.
     opened_by: BTreeMap<Slot, Door>,
-    /// What was done last, for whoever reads of a failure.
+    /// The last operations, for the reader of a failure.
     lately: VecDeque<String>,
 }
 
@@ -79,7 +79,7 @@ impl Both {
         self.visitor.as_ref().expect("it is there until the end")
     }
 
-    /// One call by one door, whose answer must be the model's. What is open belongs to the door that opened it.
+    /// One call by one door. Its answer must be the model's. An open file belongs to the door that opened it.
     fn apply(&mut self, door: Door, operation: &Operation) -> Result<(), String> {
         let mut operation = operation.clone();
         let opens = matches!(operation, Operation::Open { .. } | Operation::OpenUnnamed { .. });
@@ -89,7 +89,7 @@ impl Both {
             let before = self.opened_by.get(&slot).copied();
             if opens {
                 if let Some(before) = before.filter(|before| *before != door) {
-                    // Whatever becomes of an opening, what the slot held is closed.
+                    // Whatever becomes of an opening, the slot's file is closed.
                     self.call(before, &Operation::Close { slot }).ok();
                 }
                 self.opened_by.insert(slot, door);

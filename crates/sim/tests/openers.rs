@@ -1,5 +1,5 @@
 //! Several sessions on one store, each with files of its own open, against the reference model, which knows only one
-//! caller: whoever removes a file, who has it open goes on with it, and when the last one closes it, it is gone.
+//! caller: a session that has a removed file open goes on with it, and when the last one closes it, it is gone.
 //!
 //! Open files go from session to session as in a fork, and from a session that ends to one that begins as in an exec,
 //! with nothing between the two but a descriptor. `CUESTA_SIM_SEED` repeats one seed.
@@ -35,7 +35,7 @@ impl Sessions {
         self.worlds.get_disjoint_mut([one, other]).map_err(|error| error.to_string())
     }
 
-    /// What is open in a slot goes to another session, as in a fork whose parent closes it.
+    /// The file open in a slot goes to another session, as in a fork whose parent closes it.
     fn hand_over(&mut self, random: &mut Random) -> Result<(), String> {
         let slot = random.below(SLOTS as u64) as usize;
         let heir = (self.owners[slot] + 1) % SESSIONS;

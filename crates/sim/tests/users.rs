@@ -1,5 +1,5 @@
 //! LibFS and SharedFS against the running kernel, called by several users: the same random calls by the same callers,
-//! the same answers, the same tree. This is what the reference model, whose only caller is root, knows nothing of:
+//! the same answers, the same tree. The reference model has root as its only caller, and does not know these:
 //! rights, set-id bits, and which of several errors comes first.
 //!
 //! The kernel's side runs in a thread whose file system ids change from call to call. `CUESTA_SIM_SEED` repeats one
@@ -43,7 +43,7 @@ fn sticky_is_special() -> bool {
     })
 }
 
-/// Who makes the call: what is open belongs to who opened it.
+/// The caller: an open file belongs to its opener.
 fn caller(operation: &Operation, random: &mut Random) -> usize {
     match operation.clone().slot_mut() {
         Some(slot) => usize::from(*slot) % users().len(),

@@ -73,7 +73,7 @@ fn cases(arguments: &Arguments) -> Vec<Case> {
     cases.filter(|case| arguments.case.is_none_or(|only| only == case.number())).collect()
 }
 
-/// What the journal has of this campaign.
+/// The journal's lines about this campaign.
 fn journalled(arguments: &Arguments) -> Result<Vec<Done>, String> {
     let Some(path) = &arguments.journal else { return Ok(Vec::new()) };
     let text = match std::fs::read_to_string(path) {
@@ -224,7 +224,7 @@ fn listen(arguments: &Arguments, says: &Receiver<String>, tally: &mut Tally) -> 
     }
 }
 
-/// What was covered so far.
+/// The coverage so far.
 struct Tally {
     started: Instant,
     cases: usize,

@@ -36,7 +36,7 @@ struct Arguments {
     remove: bool,
 }
 
-/// What a shell says of who was ended by Ctrl-C.
+/// The status that a shell gives to a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 /// How a soak ended that nothing was wrong with.

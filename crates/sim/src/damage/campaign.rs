@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const DRAWS_MAX: usize = 200;
 /// Lines of the daemon's log that are shown with a failure.
 const LINES_MAX: usize = 10;
-/// What a check says of a store it could not open.
+/// The exit status of a check of a store it could not open.
 const DAMAGED: i32 = 2;
 
 /// What became of a damage.
@@ -37,9 +37,9 @@ pub struct Failed(pub String);
 pub struct Trial {
     /// Its number.
     pub number: u64,
-    /// What the file is for.
+    /// The purpose of the file.
     pub part: Part,
-    /// What was done to it.
+    /// The damage.
     pub kind: Kind,
     /// The file and the damage, for people.
     pub what: String,
@@ -65,7 +65,7 @@ struct Base {
     files: Vec<(Part, String)>,
 }
 
-/// What was seen of a damaged store.
+/// The readings and messages of a damaged store.
 #[derive(Default)]
 struct Seen {
     /// Whether anything said that something is wrong.
@@ -170,7 +170,7 @@ impl Campaign {
     }
 }
 
-/// What is wrong with what programs read: what is an error, and what is otherwise.
+/// The faults in the readings of programs: errors, and other differences.
 fn compare(expected: &Readings, found: &Readings) -> (Vec<String>, Vec<String>) {
     let (mut errors, mut others) = (Vec::new(), Vec::new());
     let is_below =

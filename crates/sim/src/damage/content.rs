@@ -1,4 +1,4 @@
-//! What a store of the campaign holds, and how it reads.
+//! The content of a store of the campaign, and how it reads.
 
 use crate::operations::random::Random;
 use rustix::io::Errno;

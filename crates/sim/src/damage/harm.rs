@@ -1,4 +1,4 @@
-//! What a medium does to a file, or a mistaken operator.
+//! The damage that a medium does to a file, or a mistaken operator.
 
 use crate::operations::random::Random;
 use clap::ValueEnum;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// What is read and written as one.
+/// Bytes that are read and written as one.
 const BLOCK_BYTES: usize = 4096;
 
 /// A kind of damage.
@@ -36,7 +36,7 @@ impl Kind {
         [Kind::Flip, Kind::Junk, Kind::Zero, Kind::Swap, Kind::Cut, Kind::Old, Kind::Removed];
 }
 
-/// What was done, for people.
+/// The damage, in words.
 #[derive(Clone, Debug)]
 pub(super) struct Harm(String);
 
@@ -46,7 +46,7 @@ impl fmt::Display for Harm {
     }
 }
 
-/// Blocks of a file that are not all zeros: what it holds lies there.
+/// Blocks of a file that are not all zeros: its content lies there.
 fn written_blocks(bytes: &[u8]) -> Vec<usize> {
     let blocks = bytes.chunks(BLOCK_BYTES).enumerate();
     blocks.filter(|(_, block)| block.iter().any(|&byte| byte != 0)).map(|(at, _)| at).collect()

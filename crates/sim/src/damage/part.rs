@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What a file of a store is for.
+/// The purpose of a file of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Part {
     /// The superblock and its copies
@@ -24,7 +24,7 @@ impl Part {
     pub const ALL: [Part; 6] =
         [Part::Superblock, Part::Metadata, Part::Sessions, Part::Logs, Part::Arenas, Part::State];
 
-    /// What a file of the tier is for; `None`: it is not part of the store.
+    /// The purpose of a file of the tier; `None`: it is not part of the store.
     #[must_use]
     pub fn of(path: &str) -> Option<Part> {
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));

@@ -17,7 +17,7 @@ const ROOT: &str = "/cuesta";
 const SECONDS_MAX: &str = "60";
 /// A folder that is on a disk wherever there is one.
 const DISK: &str = "/var/tmp";
-/// What a shell says of a command that was killed.
+/// The status that a shell gives to a command that was killed.
 const KILLED: i32 = 128;
 /// The store's folder of files.
 const TIER: &str = "nvm";
@@ -57,7 +57,7 @@ pub(super) struct Ended {
     pub(super) status: i32,
     pub(super) text: String,
     pub(super) errors: String,
-    /// What it did that no command may do.
+    /// A forbidden outcome of the command, if there was one.
     pub(super) crime: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl Place {
         let mut mkfs = Command::new(&place.installed.cuesta);
         mkfs.args(["mkfs", "--medium", "block", "--nvm", "24M"]).arg(&store);
         told(&mut mkfs)?;
-        // What lies in a log stays there.
+        // Entries in a log stay there.
         let configuration = store.join("cuesta.toml");
         let text = fs::read_to_string(&configuration)? + "digest_idle_ms = 600000\n";
         fs::write(&configuration, text)?;
@@ -132,7 +132,7 @@ impl Place {
         self.beside(&format!("model-{}", before.name()))
     }
 
-    /// What a store is to read as.
+    /// The readings that a store must give.
     pub(super) fn expected(&self, before: Before) -> Readings {
         Readings::of(&self.model(before))
     }
@@ -162,7 +162,7 @@ impl Place {
         if line.trim() == "filled" { Ok(()) } else { Err(io::Error::other("the content was not made")) }
     }
 
-    /// Copies a folder; what is zeros takes no room.
+    /// Copies a folder; zeros take no room.
     fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
         told(Command::new("cp").args(["-a", "--sparse=always", "--"]).arg(from).arg(to)).map(drop)
     }

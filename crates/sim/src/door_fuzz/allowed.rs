@@ -88,7 +88,7 @@ pub static ALLOWED: &[Allowed] = &[
             door.answer() == "EXDEV"
                 && leaves
                 && (disk.name() == "openat2" || matches!(disk.answer(), "EBUSY" | "ENOTDIR" | "EPERM"))
-                // What lies there cannot be written while the fuzzer plays.
+                // Files there cannot be written while the fuzzer plays.
                 || matches!(door.answer(), "EBUSY" | "EROFS") && disk.call.contains("'../..'")
         },
     },
@@ -240,7 +240,7 @@ fn without_time(line: &str) -> &str {
     line.strip_suffix(" now").or_else(|| line.strip_suffix(" old")).unwrap_or(line)
 }
 
-/// What is left, without what is told of named pipes.
+/// The final listing without the lines about named pipes.
 fn without_pipes(told: &str) -> Vec<&str> {
     let mut is_told_of_pipe = false;
     let is_kept = |line: &&str| {

@@ -1,4 +1,4 @@
-//! Draws sequences: what is usual mostly, what is hostile often enough.
+//! Draws sequences: usual arguments mostly, hostile ones often enough.
 
 use super::place::{self, PAGE, ROOM, ROOM_BYTES, WINDOW};
 use super::sequence::{Argument, Call};

@@ -34,11 +34,11 @@ fn parts(transcript: &str) -> Vec<Part<'_>> {
 /// A call that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Which of the sequence, whose calls come after the fixture.
+    /// Its number in the sequence, which begins after the fixture.
     pub index: usize,
     /// The call.
     pub call: String,
-    /// What is told of it on the disk.
+    /// The transcript of it on the disk.
     pub disk: String,
     /// The same by the door.
     pub door: String,
@@ -103,7 +103,7 @@ pub fn compare(transcripts: &Transcripts) -> Compared {
     compared
 }
 
-/// What a campaign counts and finds.
+/// The counts and findings of a campaign.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Sequences played.
@@ -121,7 +121,7 @@ pub struct Report {
 pub struct Found {
     /// Of the sequence it was found in.
     pub seed: u64,
-    /// What is left of it.
+    /// The calls that are left of it.
     pub calls: Vec<Call>,
     /// Whether it was played slowly.
     pub slowly: bool,

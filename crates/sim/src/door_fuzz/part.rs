@@ -1,11 +1,11 @@
 //! A part of a transcript.
 
-/// What a transcript tells of a call, or of what is left at the end.
+/// A part of a transcript: a call, or the listing at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// The call.
     pub call: &'a str,
-    /// What is told of it, in lines.
+    /// The lines about it.
     pub told: &'a str,
     /// The transcript up to it.
     pub before: &'a str,
@@ -24,7 +24,7 @@ impl<'a> Part<'a> {
         self.call.split(' ').nth(index + 1).unwrap_or_default()
     }
 
-    /// What it answered.
+    /// Its answer.
     #[must_use]
     pub fn answer(&self) -> &'a str {
         let first = self.told.lines().next().unwrap_or_default();

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub const END: &str = "end";
 /// A line before the calls: times must differ by them, so that calls wait for the next tick of the kernel's clock.
 pub const SLOWLY: &str = "slowly";
-/// In the place of a call: what the sequence leaves.
+/// In the place of a call: the listing at the end of a sequence.
 pub const LEFT: &str = "left";
 /// Begins what is told of a call.
 pub const CALL: char = '#';
@@ -68,7 +68,7 @@ fn set_timer(microseconds: i64) {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 
-/// What the child writes into: a length, then text.
+/// The memory that the child writes to: a length, then text.
 struct Shared(*mut u8);
 
 impl Shared {
@@ -96,7 +96,7 @@ impl Shared {
 
     fn take(&self) -> String {
         let bytes = self.length().swap(0, Ordering::Relaxed) as usize;
-        // SAFETY: what the child has written, which has ended.
+        // SAFETY: the bytes that the child has written, which has ended.
         let text = unsafe { std::slice::from_raw_parts(self.0.add(8), bytes) };
         String::from_utf8_lossy(text).into_owned()
     }
@@ -107,7 +107,7 @@ type Function = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64) -> i64;
 /// libc's function of a name.
 fn wrapper(name: &str) -> Option<Function> {
     let name = CString::new(name).ok()?;
-    // SAFETY: looks a name up; what has it takes at most six words, in registers.
+    // SAFETY: looks a name up; the function of that name takes at most six words, in registers.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         (!found.is_null()).then(|| std::mem::transmute::<*mut libc::c_void, Function>(found))
@@ -149,7 +149,7 @@ struct Scene<'a> {
     slowly: bool,
 }
 
-/// Where the outside lies has another last name for each player; what is told of it has not.
+/// The folder of the outside has another last name for each player; the transcript has one name for both.
 fn same_name(mut text: Vec<u8>) -> Vec<u8> {
     for at in 0..text.len().saturating_sub(3) {
         if matches!(&text[at..at + 4], b"out2" | b"/at2") {
@@ -214,7 +214,7 @@ impl Scene<'_> {
 
     fn play(&mut self, call: &Call, told: &mut String) {
         let _ = writeln!(told, "{CALL} {call}");
-        // What is played when the child dies.
+        // The call that is played when the child dies.
         self.shared.add(told);
         told.clear();
         let mut numbers = self.place(call);
@@ -416,7 +416,7 @@ fn tell_entries(mut bytes: &[u8], told: &mut String) {
     let _ = writeln!(told, "  entries {entries:?}");
 }
 
-/// What is left below a directory: kinds, modes, owners, sizes, links, times, content, attributes.
+/// Lists everything below a directory: kinds, modes, owners, sizes, links, times, content, attributes.
 fn tell_tree(top: &str, shown: &str, told: &mut String) {
     let path = CString::new(top).unwrap_or_default();
     // SAFETY: a path that ends with a zero, and where the answer goes.

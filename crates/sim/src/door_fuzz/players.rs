@@ -66,7 +66,7 @@ impl Drop for Player {
     }
 }
 
-/// What is compared: by the door, and on the disk.
+/// The two transcripts: by the door, and on the disk.
 pub struct Transcripts {
     /// By the player on the disk.
     pub disk: String,

@@ -1,4 +1,4 @@
-//! What a sequence can change and a program can see: its descriptors and the files of the fixture, taken after each call.
+//! A snapshot of a player: its descriptors and the files of the fixture, taken after each call.
 //! Changes since the last one are told, so that a difference shows at the call that makes it.
 
 use super::fixture::OLD_SECONDS;

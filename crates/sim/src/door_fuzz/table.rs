@@ -63,7 +63,7 @@ pub enum Kind {
     Only(&'static [u64]),
 }
 
-/// What a call leaves in memory that can be compared.
+/// The memory that a call changes and that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// Bytes, all.
@@ -80,7 +80,7 @@ pub enum Leaves {
     Own,
 }
 
-/// What a call's answer is.
+/// The kind of a call's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     /// A number that is the same everywhere.
@@ -104,11 +104,11 @@ pub struct Entry {
     pub weight: u64,
     /// Whether libc's function takes the same arguments.
     pub has_wrapper: bool,
-    /// What is passed.
+    /// The kinds of its arguments.
     pub kinds: &'static [Kind],
-    /// What comes back.
+    /// The memory it changes.
     pub leaves: Leaves,
-    /// What is answered.
+    /// The kind of its answer.
     pub answers: Answers,
 }
 

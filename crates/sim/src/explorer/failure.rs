@@ -18,7 +18,7 @@ pub struct Failure {
     pub moment: Moment,
     /// How far each lane of the run had come.
     pub progress: Vec<Progress>,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
     /// The files as they were before recovery, if asked for with `CUESTA_SIM_KEEP`.
     pub files: Option<PathBuf>,

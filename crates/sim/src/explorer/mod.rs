@@ -13,7 +13,7 @@
 //! Input is what `media`'s recorder saw of a run: the files before it and every store, flush and
 //! fence. Fault model:
 //!
-//! * *Power loss* at any instant: what was flushed and fenced is there; of every other store so far
+//! * *Power loss* at any instant: flushed and fenced stores are there; of every other store so far
 //!   any subset may be, with program order kept within a cache line and words of eight bytes whole
 //!   (`states/pending.rs`). It is enough to look just before each fence (everything since the last one may
 //!   or may not have survived) and just after it.

@@ -150,8 +150,8 @@ fn content(bytes: &[u8], got: isize) -> io::Result<String> {
 /// The first bytes of a private mapping, as far as the file goes, after a store into it.
 fn map(fd: c_int, length: usize) -> io::Result<String> {
     let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: zeroed is a valid stat; what is mapped is unmapped again, and only bytes before the end of the file are
-    // touched while nobody else is at work.
+    // SAFETY: zeroed is a valid stat; the mapping is unmapped again, and only bytes before the end of the file are
+    // touched while no other process is at work.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let place = libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, fd, 0);

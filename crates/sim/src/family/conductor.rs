@@ -48,7 +48,7 @@ fn make_pipes() -> io::Result<()> {
         (0..MEMBERS).map(|member| (orders(member), orders_sender(member))).chain([(ANSWERS, ANSWERS_SENDER)])
     {
         let mut ends = [0; 2];
-        // SAFETY: the array has room for both ends; the numbers they get are nobody's yet.
+        // SAFETY: the array has room for both ends; the numbers they get are not in use yet.
         unsafe {
             made(libc::pipe(ends.as_mut_ptr()))?;
             made(libc::dup2(ends[0], reader))?;
@@ -62,7 +62,7 @@ fn make_pipes() -> io::Result<()> {
     Ok(())
 }
 
-/// What a member has it has until its end: that comes before the next step. Its number is nobody else's concern.
+/// A member keeps its files until its end: that comes before the next step. Its number is its own.
 fn await_end(answer: &mut String) -> io::Result<()> {
     let process = answer.rsplit(' ').next().and_then(|word| word.parse().ok());
     let process = process.and_then(rustix::process::Pid::from_raw);

@@ -5,7 +5,7 @@ use super::{ANSWERS, ANSWERS_SENDER, MEMBERS, OWN_DESCRIPTORS, calls, orders, or
 use std::ffi::CString;
 use std::io;
 
-/// Who a member is.
+/// The identity of a member.
 #[derive(Debug)]
 pub struct Member {
     /// Its number.

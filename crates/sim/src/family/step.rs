@@ -1,4 +1,4 @@
-//! What a member may be told to do, and how a step is chosen.
+//! The steps that a member can be told to do, and how a step is chosen.
 
 use super::MEMBERS;
 use crate::operations::operation::Pattern;
@@ -197,7 +197,7 @@ impl Chooser {
         Chooser { random: Random::new(seed) }
     }
 
-    /// Who is next, and does what; `alive` says who there is.
+    /// The next member and its step; `alive` says which members there are.
     pub fn next(&mut self, alive: &[bool; MEMBERS]) -> (usize, Step) {
         let those = |wanted: bool| (0..MEMBERS).filter(move |&member| alive[member] == wanted);
         let members: Vec<usize> = those(true).collect();

@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is killed. What is left alive goes on for a while, as far as it gets.
+/// The victim. Processes left alive go on for a while, as far as they get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     /// The writer.
@@ -67,13 +67,13 @@ pub struct KillFailure {
     pub round_seed: u64,
     /// The door they came by.
     pub door: Door,
-    /// What was killed in it.
+    /// The victim of the round.
     pub victim: Victim,
     /// Operations that had returned.
     pub acknowledged: u64,
     /// Operations that had been issued.
     pub issued: u64,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -91,7 +91,7 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// A campaign on a new store, whose writers come by `doors`; one is killed after at most `operations_max` operations.
+    /// A campaign on a new store. Its writers come by `doors`; one is killed after at most `operations_max` operations.
     pub fn new(programs: Programs, seed: u64, doors: Doors, operations_max: u64) -> io::Result<Campaign> {
         let (served, history) = (Served::new(programs)?, History::default());
         let random = Random::new(seed);
@@ -168,7 +168,7 @@ impl Campaign {
             self.served.kill_mount()?;
         }
         if !victim.has_program() {
-            // Somebody may start the next daemon, and who waits in a call goes on.
+            // The campaign may start the next daemon, and a program that waits in a call goes on.
             if self.random.one_in(2) {
                 self.served.ensure_daemon()?;
             }
@@ -176,7 +176,7 @@ impl Campaign {
             writer.kill()?;
         }
         if door == Door::Mount {
-            // Who is killed in a call by a mount stays until it is answered.
+            // A program that is killed in a call by a mount stays until the call is answered.
             self.served.ensure_daemon()?;
         }
         *steps = writer.finish()?;
@@ -218,12 +218,12 @@ impl Campaign {
         self.acknowledged
     }
 
-    /// What was killed, and by which door the writer had come.
+    /// The victims, and by which door the writer had come.
     pub fn met(&self) -> &BTreeSet<(Victim, Door)> {
         &self.met
     }
 
-    /// Leaves the store and its history where they are, for somebody to look at.
+    /// Leaves the store and its history where they are, for people to look at.
     pub fn keep(self) -> io::Result<PathBuf> {
         self.served.keep()
     }

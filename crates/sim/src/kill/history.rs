@@ -1,4 +1,4 @@
-//! What happened on a store so far: from it, anybody can compute what the store must hold.
+//! The history of a store, from which its required content can be computed.
 
 use crate::model::Model;
 use crate::operations::generate::{Generator, Repertoire};
@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What the kernel keeps of files comes in these.
+/// Bytes of a page of the kernel's cache.
 const PAGE_BYTES: u64 = 4096;
 
 /// A round that is over.
@@ -118,7 +118,7 @@ impl History {
         self.rounds.push(round);
     }
 
-    /// What the store holds after all rounds: every file is closed.
+    /// The store's content after all rounds: every file is closed.
     pub fn model(&self) -> Model {
         let mut model = Model::new();
         for round in &self.rounds {

@@ -15,7 +15,7 @@ const PROGRAMS: u64 = 2;
 /// The folder that both publish in.
 const SHARED: &str = "shared";
 
-/// What is killed first. Programs left alive go on for a while, as far as they get.
+/// The first victim. Programs left alive go on for a while, as far as they get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairVictim {
     /// One of the programs.
@@ -44,9 +44,9 @@ pub struct PairFailure {
     pub seed: u64,
     /// The round, from 0.
     pub round: u64,
-    /// What was killed first in it.
+    /// The first victim of the round.
     pub victim: PairVictim,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -136,7 +136,7 @@ impl PairCampaign {
         if matches!(victim, PairVictim::Mount | PairVictim::All) {
             self.served.kill_mount()?;
         }
-        // Somebody may start the next daemon, and who waits in a call goes on.
+        // The campaign may start the next daemon, and a program that waits in a call goes on.
         if self.random.one_in(2) {
             self.served.ensure_daemon()?;
         }
@@ -146,7 +146,7 @@ impl PairCampaign {
             writer.kill()?;
         }
         if self.doors.has_mount() {
-            // Who is killed in a call by a mount stays until it is answered.
+            // A program that is killed in a call by a mount stays until the call is answered.
             self.served.ensure_daemon()?;
         }
         writers.into_iter().map(Writer::finish).collect()
@@ -232,7 +232,7 @@ impl PairCampaign {
         self.acknowledged
     }
 
-    /// Leaves the store and its histories where they are, for somebody to look at.
+    /// Leaves the store and its histories where they are, for people to look at.
     pub fn keep(self) -> io::Result<PathBuf> {
         self.served.keep()
     }

@@ -35,7 +35,7 @@ pub(crate) struct Served {
     programs: Programs,
     directory: tempfile::TempDir,
     daemon: Option<Child>,
-    /// Who serves the mount.
+    /// The process that serves the mount.
     mount: Option<Pid>,
 }
 
@@ -63,12 +63,12 @@ pub(super) struct Writer {
     report: ChildStdout,
     pid: Pid,
     pub(super) steps: Steps,
-    /// What it says from now on may come of a kill.
+    /// Its complaints from now on may come of a kill.
     may_be_cut_off: bool,
 }
 
 impl Steps {
-    /// What is wrong with the answers, where whoever served the writer was killed or not.
+    /// The fault in the answers, where the server of the writer's mount was killed or not.
     pub(super) fn wrong(&self, lost_mount: bool) -> Option<&str> {
         let disagreement = self.disagreement.as_ref();
         disagreement.filter(|found| !(lost_mount && found.was_cut_off)).map(|found| found.text.as_str())
@@ -182,7 +182,7 @@ impl Served {
         Ok(())
     }
 
-    /// There is a daemon, and a mount if anybody comes by one.
+    /// There is a daemon, and a mount if a program comes by one.
     pub(crate) fn ensure(&mut self, doors: Doors) -> io::Result<()> {
         self.ensure_daemon()?;
         if doors.has_mount() { self.ensure_mount() } else { Ok(()) }
@@ -196,7 +196,7 @@ impl Served {
                 _ => Err(error),
             })?;
             let mut command = Command::new(&self.programs.cuesta);
-            // Who starts daemons here is the campaign.
+            // Only the campaign starts daemons here.
             command.args(["mount", "-o", "allow_other,nostart"]).arg(self.store()).arg(self.mountpoint());
             told(command)?;
             let mut command = Command::new(&self.programs.cuesta);
@@ -208,7 +208,7 @@ impl Served {
         Ok(())
     }
 
-    /// The mount's process is killed; whoever waits for an answer by it gets an error.
+    /// The mount's process is killed; a program that waits for an answer by it gets an error.
     pub(crate) fn kill_mount(&mut self) -> io::Result<()> {
         self.mount.take().map_or(Ok(()), |server| end(server, Some(Signal::KILL)))
     }
@@ -227,7 +227,7 @@ impl Served {
         while cuesta_fuse::unmount(&self.mountpoint(), true).is_ok() {}
     }
 
-    /// Leaves the store where it is, for somebody to look at.
+    /// Leaves the store where it is, for people to look at.
     pub(crate) fn keep(mut self) -> io::Result<PathBuf> {
         self.unmount();
         self.kill_daemon()?;
@@ -244,7 +244,7 @@ impl Drop for Served {
     }
 }
 
-/// What a program says on standard output, if it succeeds.
+/// The standard output of a program, if it succeeds.
 pub(crate) fn told(mut command: Command) -> io::Result<String> {
     let output = command.output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();

@@ -16,7 +16,7 @@ const PLACES: u64 = 3;
 /// A program's `number`th note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
-    /// Whose it is.
+    /// The program that wrote it.
     pub program: u64,
     /// From 0.
     pub number: u64,
@@ -47,7 +47,7 @@ impl FromStr for Note {
 }
 
 impl Note {
-    /// What the note says: itself, many times.
+    /// The content of the note: itself, many times.
     fn content(self) -> String {
         format!("{self} ").repeat(20 + (self.number % 300) as usize)
     }
@@ -76,7 +76,7 @@ impl Note {
         };
         // SAFETY: the paths are NUL-terminated and the content is valid for its length.
         unsafe {
-            // What a kill in the middle left may be in its place already.
+            // A note that a kill in the middle left may be in its place already.
             libc::unlink(own.as_ptr());
             libc::unlink(second.as_ptr());
             let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;

@@ -20,10 +20,10 @@ pub const SHARED_ISSUED: u8 = b'I';
 pub const SHARED_ACKNOWLEDGED: u8 = b'A';
 /// The operation returned with another answer; text follows, then nothing.
 pub const DISAGREED: u8 = b'x';
-/// It failed as whatever is asked by a mount does that nobody serves any more; text follows, then nothing.
+/// It failed as every call does by a mount without a server; text follows, then nothing.
 pub const CUT_OFF: u8 = b'c';
 
-/// What the kernel says of a mount whose process died: of a question, of one under way, and of a page it does not have.
+/// The kernel's errors of a mount whose process died: for a call, for one under way, and for a page it does not have.
 const OF_A_DEAD_CONNECTION: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::IO];
 
 /// A note is published every so many operations.
@@ -72,7 +72,7 @@ pub fn write(
     Ok(())
 }
 
-/// What is reported of a wrong answer that is this error, if it is one.
+/// The byte that reports a wrong answer with this error, if it is one.
 fn disagreement(errno: Option<Errno>) -> u8 {
     if errno.is_some_and(|errno| OF_A_DEAD_CONNECTION.contains(&errno)) { CUT_OFF } else { DISAGREED }
 }

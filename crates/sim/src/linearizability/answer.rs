@@ -1,4 +1,4 @@
-//! What a call answered, small enough to be written down beside millions of others.
+//! The answer of a call, small enough to be written down beside millions of others.
 
 use crate::operations::operation::Outcome;
 use rustix::io::Errno;

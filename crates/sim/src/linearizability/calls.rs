@@ -1,4 +1,4 @@
-//! What is done where: seeded calls in a few places that have nothing to do with one another.
+//! Seeded calls in a few places that have nothing to do with one another.
 //!
 //! A place is a directory. In most lies one file, which every process has open twice, once for appending, and which
 //! stays where it is; in the others two directories of names, with files of many links in them and a directory that moves
@@ -35,7 +35,7 @@ const LOOK_BYTES: u32 = 1 << 20;
 /// Where the file of a place lies.
 const CONTENT: &str = "/content";
 
-/// What a place is made for.
+/// The purpose of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// A file of some hundred bytes.
@@ -70,7 +70,7 @@ pub struct Call {
     pub pause: Duration,
 }
 
-/// What makes a place what it is before anybody works there, as seen from it.
+/// The operations that prepare a place before any process works there, as seen from it.
 #[must_use]
 pub fn preparation(place: usize) -> Vec<Operation> {
     match Purpose::of(place) {
@@ -97,7 +97,7 @@ pub fn openings(place: usize, door: Door) -> Vec<Operation> {
     }
 }
 
-/// A place before anybody worked there. No call uses the offset of an open file, so that one stands for those of all
+/// A place before any process worked there. No call uses the offset of an open file, so that one stands for those of all
 /// processes.
 #[must_use]
 pub fn initial(place: usize) -> Model {

@@ -4,8 +4,8 @@
 //! faults follow one another: a process is killed, and another takes its place; a process is stopped for longer than any
 //! holder of a lease is waited for, and goes on; the daemon is killed or replaced, sometimes while a process is stopped. The
 //! mount's process is stopped as well, or killed with all who work by it. At the end a process
-//! that comes last looks at everything, and the history of each place is checked. What was injected follows from the
-//! seed; when it happened, from the machine.
+//! that comes last looks at everything, and the history of each place is checked. The faults follow from the
+//! seed; their moments, from the machine.
 
 use super::history::{Contradiction, Counted, History, Incomplete};
 use super::ledger::{Instant, Ledger};
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What a process says once it is the program that makes calls.
+/// The line that a process prints once it is the program that makes calls.
 pub const STARTED: &[u8] = b"started\n";
 
 /// How long a process may take to end once everybody is to: far longer than it takes to find the next daemon.
@@ -35,7 +35,7 @@ const STOPPED_MILLISECONDS: u64 = 150;
 /// How long there is no daemon, at most.
 const AWAY_MILLISECONDS: u64 = 40;
 
-/// What one round consists of.
+/// The size of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     /// Processes at once.
@@ -44,7 +44,7 @@ pub struct Round {
     pub faults: u64,
 }
 
-/// What is done to whom.
+/// A fault, and its victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Kill,
@@ -75,9 +75,9 @@ pub struct RoundFailure {
     pub seed: u64,
     /// The round, from 0.
     pub round: u64,
-    /// What is wrong.
+    /// The fault.
     pub reason: Reason,
-    /// What was injected, and when.
+    /// The injected faults, and when.
     pub faults: Vec<Injected>,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-/// What is wrong.
+/// The fault.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
     /// The processes could not be run.
@@ -166,7 +166,7 @@ impl Campaign {
         self.counted
     }
 
-    /// Leaves the store and its ledgers where they are, for somebody to look at.
+    /// Leaves the store and its ledgers where they are, for people to look at.
     pub fn keep(self) -> io::Result<PathBuf> {
         self.served.keep()
     }
@@ -208,7 +208,7 @@ impl Campaign {
     }
 }
 
-/// What the processes of a round are told.
+/// The arguments of the processes of a round.
 struct Here {
     folder: String,
     ledger: PathBuf,

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_saw_nobody_sees_as_it_was_before() {
+    fn a_value_that_was_seen_is_not_older_later() {
         let writing = call(0, 0..100, write(ONE), Some(WRITTEN));
         let back_and_forth = [writing.clone(), read(1, 10..20, &[ONE]), read(2, 30..40, &[])];
         assert!(!is_accepted(FILE, &back_and_forth));

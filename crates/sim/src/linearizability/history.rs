@@ -17,7 +17,7 @@ pub struct History {
     places: Vec<Vec<Past>>,
 }
 
-/// What a history came to.
+/// The counts of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Calls that returned.
@@ -34,7 +34,7 @@ pub enum Incomplete {
     /// The ledger cannot be read.
     #[error("the ledger: {0}")]
     Ledger(#[from] io::Error),
-    /// A process that nobody killed ended.
+    /// A process ended that was not killed.
     #[error("process {lane} ended in the middle of {operation:?}")]
     Ended {
         /// Which one.
@@ -56,7 +56,7 @@ pub struct Contradiction {
 
 impl History {
     /// Puts together what everybody wrote down whose calls follow from `seed` and `doors`: a lane each, with the time when its
-    /// process was seen dead, if it was killed. The lane behind them is of who came last and looked at everything.
+    /// process was seen dead, if it was killed. The lane behind them is of the process that came last and looked at everything.
     pub fn collect(
         ledger: &Ledger,
         seed: u64,

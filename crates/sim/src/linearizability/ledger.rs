@@ -1,6 +1,6 @@
 //! Where processes write down what they did: a file outside the store, which a killed process leaves as it was.
 //!
-//! Each process has a lane of records of fixed size in it, so that nobody waits for anybody. All times are of the one
+//! Each process has a lane of records of fixed size in it, so that no process waits for another. All times are of the one
 //! clock that every process on a machine shares. A record is begun before its call, so that a call that was killed
 //! is known to have been under way; its calls follow from the seed and are not written down.
 
@@ -46,7 +46,7 @@ struct Record {
 
 const RECORD_BYTES: u64 = size_of::<Record>() as u64;
 const LANE_BYTES: u64 = RECORD_BYTES * CALLS_MAX as u64;
-/// What the file begins with: whether everybody is to come to an end.
+/// The head of the file: whether all processes are to come to an end.
 const HEAD_BYTES: u64 = RECORD_BYTES;
 
 /// A call as it was written down.
@@ -97,7 +97,7 @@ impl Ledger {
         Lane { file, start, record: Record::new_zeroed() }
     }
 
-    /// What a process wrote down.
+    /// The records of a process.
     pub fn read(&self, lane: usize) -> io::Result<Vec<Noted>> {
         let mut bytes = vec![0; LANE_BYTES as usize];
         let mut filled = 0;
@@ -139,7 +139,7 @@ impl Lane {
         self.record = Record::new_zeroed();
         self.record.begun = Instant::now().0;
         self.write(number)?;
-        // As late as can be; who is killed before it returns is known to have begun when it wrote that down.
+        // As late as can be; a process that is killed before it returns is known to have begun when it wrote that down.
         self.record.begun = Instant::now().0;
         Ok(())
     }

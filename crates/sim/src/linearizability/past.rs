@@ -12,7 +12,7 @@ pub struct Past {
     pub lane: usize,
     /// By which door.
     pub door: Door,
-    /// What it was.
+    /// The operation.
     pub operation: Operation,
     /// When it began.
     pub begun: Instant,
@@ -30,7 +30,7 @@ impl Past {
         self.answer.is_some_and(|answer| answer.errno != 0 || !self.operation.is_mutation())
     }
 
-    /// What the kernel may have answered itself: it looks up two names one after the other, and moves nothing if they are of
+    /// A rename that the kernel may have answered itself: it looks up two names one after the other, and moves nothing if they are of
     /// one file, as when another has just moved it. Then there is something of the second name.
     pub(super) fn may_have_moved_nothing(&self) -> Option<&PathText> {
         match &self.operation {

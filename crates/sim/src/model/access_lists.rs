@@ -86,7 +86,7 @@ impl Inode {
     }
 }
 
-/// Whether it has an entry for owner, group and others each, at most one mask (and that if somebody is named), in order.
+/// Whether it has an entry for owner, group and others each, at most one mask (and that if a user or group is named), in order.
 fn is_sound(list: &[Entry]) -> bool {
     let place = |entry: &Entry| match entry.whom {
         Whom::Owner => 0,

@@ -1,4 +1,4 @@
-//! Shared mappings in the model: what is stored through one is written, as far as the file reaches.
+//! Shared mappings in the model: a store through one is a write, as far as the file reaches.
 
 use super::{Body, InodeNumber, Model};
 use crate::operations::operation::{PathText, Slot};
@@ -19,7 +19,7 @@ impl Model {
         self.mappings.get(&slot).copied().filter(|inode| self.inodes.contains_key(inode))
     }
 
-    /// Stores bytes through a mapping; behind the end they are nobody's.
+    /// Stores bytes through a mapping; those behind the end are lost.
     pub fn store_mapped(&mut self, slot: Slot, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let Some(inode) = self.mapped(slot) else { return Ok(()) };
         let content = self.content_mut(inode)?;
@@ -33,7 +33,7 @@ impl Model {
         self.mappings.remove(&slot);
     }
 
-    /// What a file holds.
+    /// The content of a file.
     pub fn content(&self, inode: InodeNumber) -> Option<&Sparse> {
         match &self.inodes.get(&inode)?.body {
             Body::File(content) => Some(content),

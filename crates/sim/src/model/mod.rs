@@ -1,4 +1,4 @@
-//! The reference model: what a POSIX file system is, said as plainly as we can.
+//! The reference model: a POSIX file system, said as plainly as we can.
 //!
 //! Inodes in a map, directories as maps from name to inode number, handles by slot. One caller,
 //! root. Errors are the ones Linux gives on ext4, in the order it finds them; `tests/kernel.rs`

@@ -44,7 +44,7 @@ impl Model {
         self.lookup_from(self.root, path.as_bytes(), follow, &mut 0)
     }
 
-    /// What the last component of `parent` names: `None` if nothing yet. No symlink is followed.
+    /// The inode that the last component of `parent` names: `None` if there is none yet. No symlink is followed.
     pub(super) fn child(&self, parent: &Parent) -> Result<Option<InodeNumber>, Errno> {
         let here = parent.directory;
         match &parent.last {
@@ -137,7 +137,7 @@ impl Model {
     }
 }
 
-/// What the kernel says of a path before it looks at the file system.
+/// The kernel's checks of a path before it looks at the file system.
 pub(super) fn check_length(path: &[u8]) -> Result<(), Errno> {
     match path.len() {
         0 => Err(Errno::NOENT),

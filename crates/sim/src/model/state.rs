@@ -21,7 +21,7 @@ pub struct Model {
     pub(super) mappings: BTreeMap<Slot, InodeNumber>,
 }
 
-/// What is kept of one inode.
+/// The state of one inode.
 #[derive(Clone)]
 pub(crate) struct Inode {
     pub(crate) body: Body,
@@ -152,7 +152,7 @@ impl Model {
         }
     }
 
-    /// What a crash does to open files: they are gone, and with them what had no name left.
+    /// A crash: open files are gone, and with them inodes without a name.
     pub fn crash(&mut self) {
         self.keep_open(|_| false);
     }

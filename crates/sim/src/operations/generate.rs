@@ -7,7 +7,7 @@ use crate::operations::operation::{
 };
 use crate::operations::random::Random;
 
-/// What the generator may ask for.
+/// The operations that the generator may draw.
 #[derive(Clone, Debug)]
 pub struct Repertoire {
     /// Handles in use at once.
@@ -160,7 +160,7 @@ impl Generator {
         Operation::SetList { path, default, list }
     }
 
-    /// A directory, or what mknod makes: nothing whose opening would wait for somebody.
+    /// A directory, or a node of mknod: nothing that would wait for another process when it is opened.
     fn make(&mut self) -> Operation {
         let (path, mode) = (self.path(), self.mode());
         match self.random.below(4) {
@@ -235,7 +235,7 @@ impl Generator {
         let (mut offset, mut length) = (self.offset(), self.offset());
         let shifts = matches!(mode, FallocateMode::CollapseRange | FallocateMode::InsertRange);
         if shifts && !self.random.one_in(4) {
-            // What is not of whole blocks is refused.
+            // A range that is not of whole blocks is refused.
             offset = offset / 4 / 4096 * 4096;
             length = (length / 4 / 4096 + 1) * 4096;
         }

@@ -1,7 +1,7 @@
 //! The operations a test is made of: one mutating (or observing) call each, in a form that can be
 //! written to a file as a line of JSON and read back as a named regression.
 //!
-//! An operation carries no bulk data: what a write stores is a [`Pattern`], and a file that stays
+//! An operation carries no bulk data: the bytes of a write are a [`Pattern`], and a file that stays
 //! open across operations is a small slot number, so that unlinked-but-open files are covered.
 
 pub use crate::operations::path_text::PathText;
@@ -14,7 +14,7 @@ use std::fmt;
 /// The number under which a test keeps an open file.
 pub type Slot = u8;
 
-/// What a write stores: `length` bytes, reproducible from a seed and never zero, so that a hole
+/// The bytes of a write: `length` of them, reproducible from a seed and never zero, so that a hole
 /// cannot be mistaken for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
@@ -134,7 +134,7 @@ impl FallocateMode {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields are the parameters of the calls, by their names")]
 pub enum Operation {
-    /// Opens into a slot; what was open there is closed first.
+    /// Opens into a slot; a file that was open there is closed first.
     Open {
         slot: Slot,
         path: PathText,
@@ -361,7 +361,7 @@ impl Kind {
     }
 }
 
-/// What a stat shows, as far as it is compared.
+/// The result of a stat, as far as it is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// File, directory, symlink or another.
@@ -374,13 +374,13 @@ pub struct Attributes {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// The size in bytes; 0 for directories, whose size is nobody's promise.
+    /// The size in bytes; 0 for directories, as no size is promised for these.
     pub size: u64,
     /// The modification time; `None` where it is "some time of the run".
     pub modified: Option<Timestamp>,
 }
 
-/// What a successful operation answers.
+/// The answer of a successful operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing but success.

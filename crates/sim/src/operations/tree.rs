@@ -1,5 +1,5 @@
-//! Everything a file system shows, in one canonical value: what the model, the kernel and a
-//! recovered store are compared by.
+//! Everything a file system shows, in one canonical value, by which the model, the kernel and a
+//! recovered store are compared.
 
 use crate::model::{Body, InodeNumber, Model};
 use crate::operations::operation::{Attributes, Extended, Kind, PathText, Slot, Timestamp};
@@ -24,7 +24,7 @@ struct Entry {
     first_path: PathText,
 }
 
-/// What a name holds.
+/// The inode behind a name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Content {
     /// A directory; its names are entries of the tree.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// What a call answers.
+/// The answer of a call.
 pub type Answer = Result<Outcome, Errno>;
 
 /// A thread whose root is a directory, as plain libc calls see it.
@@ -76,7 +76,7 @@ fn visit(root: &Path, asked: &Receiver<Question>) {
     unsafe { libc::umask(0) };
     let mut posix = Posix::new("");
     for question in asked {
-        // Who asked may be gone after a failure.
+        // The asking thread may be gone after a failure.
         match question {
             Question::Call(operation, answers) => drop(answers.send(posix.apply(&operation))),
             Question::Walk(answers) => drop(answers.send(posix.tree())),

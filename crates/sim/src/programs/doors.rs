@@ -37,13 +37,13 @@ impl Doors {
         }
     }
 
-    /// All there are, for who looks.
+    /// All there are, for a process that looks.
     #[must_use]
     pub fn all(self) -> &'static [Door] {
         if self.has_mount() { &[Door::Run, Door::Mount] } else { &[Door::Run] }
     }
 
-    /// Whether anybody works by a mount.
+    /// Whether any program works by a mount.
     #[must_use]
     pub fn has_mount(self) -> bool {
         self != Doors::Run

@@ -11,7 +11,7 @@ pub(crate) fn process(number: &serde_json::Value) -> Option<Pid> {
     Pid::from_raw(number.as_i64()?.try_into().ok()?)
 }
 
-/// Who serves the store's mount, by what `cuesta status --json` says. One that was unmounted may not have ended yet.
+/// The process that serves the store's mount, as `cuesta status --json` says. One that was unmounted may not have ended yet.
 pub(crate) fn server_of_mount(status: &serde_json::Value) -> Option<Pid> {
     let sessions = status["sessions"].as_array()?;
     let of_mount = sessions.iter().rfind(|session| session["program"] == "(mount)");

@@ -60,7 +60,7 @@ const FAULTS: [Fault; 14] = [
     Fault::KillEverything,
 ];
 
-/// What was injected, into whom, and when in its round.
+/// A fault: its kind, its victim, and its moment in the round.
 #[derive(Clone, Copy, Debug)]
 pub struct Injected {
     fault: Fault,
@@ -77,13 +77,13 @@ pub struct Failure {
     pub seed: u64,
     /// The round, from 0.
     pub round: u64,
-    /// What is wrong.
+    /// The fault.
     pub reason: Reason,
-    /// What was injected in the round.
+    /// The faults of the round.
     pub faults: Vec<Injected>,
 }
 
-/// What is wrong.
+/// The fault.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
     /// Something of the soak's own could not be done, or a command failed that must not.
@@ -94,7 +94,7 @@ pub enum Reason {
     Lane {
         /// Its name.
         lane: &'static str,
-        /// What is wrong with it.
+        /// The violation.
         violation: Violation,
     },
     /// A program failed, and nothing was done to it.
@@ -122,7 +122,7 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-/// What a round, or all of them, came to.
+/// The counts of a round, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Faults injected.
@@ -142,7 +142,7 @@ pub struct Soak {
     seed: u64,
     rounds: u64,
     doors: Doors,
-    /// Who serves the mount, while there is one.
+    /// The process that serves the mount, while there is one.
     mount: Option<Pid>,
     /// How often the daemon went away or came back, as far as programs were started meanwhile.
     outages: u64,
@@ -150,9 +150,9 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// A soak on a new store, whose programs come to it by `doors`.
+    /// A soak on a new store. Its programs come to it by `doors`.
     pub fn new(installed: &Installed, seed: u64, doors: Doors) -> io::Result<Soak> {
-        // What a killed program leaves behind is ours to wait for.
+        // We wait for processes that a killed program leaves behind.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let place = Place::new(installed, seed)?;
         let lanes: Vec<Lane> = lanes().into_iter().filter(can_be_had).collect();
@@ -191,7 +191,7 @@ impl Soak {
         Counted { acknowledged: lock(&self.heard).manifest.acknowledged(), ..self.counted }
     }
 
-    /// Leaves store and manifest where they are, for somebody to look at.
+    /// Leaves store and manifest where they are, for people to look at.
     pub fn keep(self) -> io::Result<PathBuf> {
         self.place.keep()
     }
@@ -268,7 +268,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Ends a job, and says whether it may have come to that. Nobody but who was hurt may, before the end was asked for: a
+    /// Ends a job, and says whether it may have ended like that. Only a job with an injected fault may end before the end was asked for: a
     /// program of the store's user goes on when the daemon dies. Of another user's, a call under way may have failed then.
     fn judge(&mut self, job: Job, was_asked_to: bool) -> Result<(), Reason> {
         let Job { post, is_hurt, outages_before, .. } = job;
@@ -430,7 +430,7 @@ impl Soak {
 
     /// Everything is read by new processes from a new daemon.
     fn read_again(&mut self) -> Result<(), Reason> {
-        // What was killed is recovered by the one or by the other.
+        // One daemon or the other recovers the killed programs.
         if self.random.one_in(2) {
             self.place.fsck().map_err(Reason::Fsck)?;
         }
@@ -480,7 +480,7 @@ fn can_be_had(lane: &Lane) -> bool {
     has_users && lane.needs.is_none_or(has_module)
 }
 
-/// What a program says that is to succeed before long; otherwise what became of it.
+/// The output of a program that is to succeed before long; otherwise its failure.
 fn told_in_time(place: &Place, mut command: Command) -> Result<String, String> {
     let text = |error: io::Error| error.to_string();
     let (said, errors) = (place.beside("said"), place.beside("errors/looking"));

@@ -1,8 +1,8 @@
 //! Being told to end (SIGINT, SIGTERM, SIGHUP): nothing that was started is left behind, nor the store.
 //!
-//! A soak waits for processes most of the time, all of them its own or its descendants', who become its children when
-//! whoever started them ends. So they are killed, again and again, by a thread of its own: whatever is waited for comes to an
-//! end, and what began meanwhile fails. Then the soak ends as ever.
+//! A soak waits for processes most of the time, all of them its own or its descendants', which become its children when
+//! their parent ends. So they are killed, again and again, by a thread of its own: every awaited process comes to an
+//! end, and calls that began meanwhile fail. Then the soak ends as ever.
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,7 +24,7 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Takes the signals from now on. What is started gets them as ever.
+    /// Takes the signals from now on. Started programs get them as ever.
     pub fn listen() -> io::Result<Interruption> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let (came, is_over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -78,7 +78,7 @@ fn kill_descendants() -> bool {
     };
     let found: Vec<Pid> = parents.keys().filter(|pid| descends(pid)).copied().collect();
     for &pid in &found {
-        // Who is gone by now needs no signal.
+        // A process that is gone by now needs no signal.
         let _ = kill_process(pid, Signal::KILL);
     }
     !found.is_empty()

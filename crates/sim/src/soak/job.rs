@@ -20,10 +20,10 @@ pub(super) struct Said {
     pub(super) wrong: Option<(usize, Violation)>,
 }
 
-/// Shared with whoever listens.
+/// Shared with the listening thread.
 pub(super) type Heard = Arc<Mutex<Said>>;
 
-/// What it was started as.
+/// The post it was started in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Post {
     pub(super) lane: usize,
@@ -111,8 +111,8 @@ impl Job {
         Ok(Ended { status, errors: errors.trim().to_owned() })
     }
 
-    /// Who ended before its children left them to us (who is their reaper), before it could be waited for itself. So
-    /// when there is nobody left to wait for, nobody is left.
+    /// A process that ended before its children left them to this one (their reaper), before it could be waited for itself. So
+    /// when there is no child left to wait for, no process is left.
     fn end_all(&mut self) -> io::Result<ExitStatus> {
         let group = self.group();
         unless_gone(kill_process_group(group, Signal::KILL))?;
@@ -141,7 +141,7 @@ fn unless_gone(done: rustix::io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What is being said, by whomever.
+/// The words of a job, locked.
 pub(super) fn lock(heard: &Heard) -> std::sync::MutexGuard<'_, Said> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }

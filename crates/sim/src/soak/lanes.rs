@@ -1,6 +1,6 @@
 //! Which programs of which users work where.
 
-/// Whose a program is.
+/// The user of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// The store's own: its processes have sessions.
@@ -11,12 +11,12 @@ pub enum User {
     Stranger,
 }
 
-/// Made up: whoever runs a soak as root can become them.
+/// Made up: a soak that root runs can become them.
 const OTHER: u32 = 64_001;
 const STRANGER: u32 = 64_002;
 
 impl User {
-    /// The number of user and group; none: who runs the soak.
+    /// The number of user and group; none: the user that runs the soak.
     #[must_use]
     pub fn id(self) -> Option<u32> {
         match self {
@@ -38,7 +38,7 @@ pub struct Lane {
     pub mode: Option<&'static str>,
     /// The script's name.
     pub script: &'static str,
-    /// What the script is told beside what to do.
+    /// An argument of the script.
     pub argument: Option<&'static str>,
     /// A process each is at work there at the same time.
     pub users: &'static [User],

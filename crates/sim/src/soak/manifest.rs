@@ -1,4 +1,4 @@
-//! What was acknowledged, and what that means for what is found.
+//! The acknowledged steps, and the content that a reader must find.
 //!
 //! Lanes speak in lines, while they work:
 //!
@@ -10,7 +10,7 @@
 //! | `gone N` | they are |
 //! | `saw WHAT` | something that must not be |
 //!
-//! and `found N SUM` for each step whoever reads again finds. All of it lies in a file outside the store, for people to
+//! and `found N SUM` for each step that a second reader finds. All of it lies in a file outside the store, for people to
 //! look at when something is wrong.
 
 use std::collections::BTreeMap;
@@ -57,9 +57,9 @@ pub enum Violation {
     /// A new process does not find what was acknowledged before it started.
     #[error("a program that started after {kept} was acknowledged finds {found} to be the last")]
     NotSeen {
-        /// What it should find.
+        /// The step it should find.
         kept: Step,
-        /// What it finds.
+        /// The step it finds.
         found: Step,
     },
     /// A program that looks for what must not be saw it.
@@ -70,11 +70,11 @@ pub enum Violation {
     Said(String),
 }
 
-/// What is known of one lane.
+/// The state of one lane.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     kept: BTreeMap<Step, String>,
-    /// The last that anybody found or acknowledged.
+    /// The last step that was found or acknowledged.
     last: Step,
     leaving: Step,
     gone: Step,
@@ -109,7 +109,7 @@ impl Manifest {
 
     /// A program of a lane said something, which it started when `before` was the last step kept.
     pub fn take(&mut self, lane: usize, before: Step, line: &str) -> Result<(), Violation> {
-        // Written or not, what it says is judged; the file is for people.
+        // Written or not, the line is judged; the file is for people.
         let _ = writeln!(self.file, "{} {line}", self.names[lane]);
         let record = &mut self.lanes[lane];
         match parse(line)? {
@@ -137,7 +137,7 @@ impl Manifest {
         }
     }
 
-    /// Compares a lane with what is found of it by now, when nobody works. At most `under_way` steps may be there that nobody came
+    /// Compares a lane with the steps found by now, when no job works. At most `under_way` steps may be there that no job came
     /// to acknowledge. Whatever is found was seen, and stays.
     pub fn compare(&mut self, lane: usize, said: &str, under_way: usize) -> Result<(), Violation> {
         let record = &mut self.lanes[lane];

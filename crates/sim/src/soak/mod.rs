@@ -1,14 +1,14 @@
 //! The soak: real programs of two users at work on one store for as long as is wished, and anything killed.
 //!
-//! Programs that nobody wrote for this (`sqlite3`, `git`, `tar`, `gcc`, LMDB, …) work in *lanes*, each in a place of its own on
-//! the store, step by step. What a step is the lane's script says (`jobs/`); when it is done, for all the script can know, it says so
+//! Ordinary programs (`sqlite3`, `git`, `tar`, `gcc`, LMDB, …) work in *lanes*, each in a place of its own on
+//! the store, step by step. The lane's script defines a step (`jobs/`); when it is done, for all the script can know, it says so
 //! on a pipe, with a checksum. So the [`manifest`] comes to lie outside the store. Lanes are of the store's user, of
 //! another, or of both at once; some only try what they may not.
 //!
 //! In a round some lanes are at work while programs, process groups and the daemon are killed, stopped and
 //! replaced at random moments. At its end everything ends, and all lanes, those of earlier rounds, too, are read again by new
-//! processes from a new daemon, and compared with the manifest: what was acknowledged is there, what was removed
-//! is not, and nothing is there that nobody can have made. Programs check themselves as they do (`PRAGMA
+//! processes from a new daemon, and compared with the manifest: acknowledged files are there, removed ones
+//! are not, and nothing is there that no job can have made. Programs check themselves as they do (`PRAGMA
 //! integrity_check`, `git fsck`, `diff`), and `cuesta fsck` checks the store.
 //!
 //! | file | idea |
@@ -21,7 +21,7 @@
 //! | [`campaign`] | rounds, faults, re-reading |
 //! | `interrupted` | being told to end |
 //!
-//! What is injected follows from the seed; when it happens, from the machine. No verdict depends on that.
+//! The faults follow from the seed; their moments, from the machine. No verdict depends on that.
 
 pub mod campaign;
 mod interrupted;

@@ -177,7 +177,7 @@ impl Place {
         told(command).map(drop)
     }
 
-    /// What a daemon says of itself, if there is one that answers.
+    /// A daemon's status, if there is one that answers.
     fn status(&self) -> io::Result<Option<serde_json::Value>> {
         let mut command = self.cuesta("status");
         let output = command.arg("--json").arg(self.store()).output()?;
@@ -237,7 +237,7 @@ impl Place {
         Ok(())
     }
 
-    /// A daemon that may not have come up yet, and that nobody waits for.
+    /// A daemon that may not have come up yet. The soak does not wait for it.
     pub(super) fn begin_daemon(&self) -> io::Result<Child> {
         let mut command = self.cuesta("serve");
         command.arg(self.store()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
@@ -250,7 +250,7 @@ impl Place {
         told(command).map(drop)
     }
 
-    /// Leaves everything where it is, for somebody to look at.
+    /// Leaves everything where it is, for people to look at.
     pub(super) fn keep(mut self) -> io::Result<PathBuf> {
         self.leave();
         self.kill_daemon()?;

@@ -48,7 +48,7 @@ struct Mortal {
     killed: Mutex<Vec<Killed>>,
 }
 
-/// What is left of one that was killed.
+/// The rest of a daemon that was killed.
 struct Killed {
     _shared: Arc<SharedFs>,
     lets_go: Sender<()>,
@@ -61,7 +61,7 @@ enum Told {
     Killed,
 }
 
-/// A process that lives as long as this one and is another: whose sessions outlive a daemon of this process.
+/// A process that lives as long as this one and is another: its sessions outlive a daemon of this process.
 fn other_process() -> Result<u32, String> {
     static OTHER: OnceLock<Result<Child, String>> = OnceLock::new();
     // It ends when the pipe closes, which happens with this process.
@@ -161,7 +161,7 @@ impl Mortal {
                 let one_less =
                     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
                 if one_less == Ok(1) {
-                    // Nobody listens any more if all has failed already; and it waits until nobody sends.
+                    // The receiver is gone if all has failed already; and it waits until all senders are gone.
                     let _ = stands.send(Told::Killed);
                     let _ = waits.recv();
                 }
@@ -196,7 +196,7 @@ impl Drop for Mortal {
     fn drop(&mut self) {
         for Killed { _shared, lets_go, stands } in lock(&self.killed).drain(..) {
             drop(lets_go);
-            // Whatever it finds now is nobody's any more.
+            // Its findings are not used any more.
             let _ = stands.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Shared mappings, as a program has them: memory of the kernel's, which it stores to without asking anybody.
+//! Shared mappings, as a program has them: memory of the kernel's, which it stores to without a call.
 
 use super::World;
 use super::shared_mapping::SharedMapping;
@@ -24,7 +24,7 @@ pub fn pin_all(directory: &Path) -> Result<Vec<Pin>, String> {
 }
 
 impl World {
-    /// Maps so many bytes of the file open in a slot; the mapping outlasts the open file. What was mapped there before is
+    /// Maps so many bytes of the file open in a slot; the mapping outlasts the open file. A mapping that was there before is
     /// unmapped.
     pub fn map(&mut self, slot: Slot, bytes: u64) -> Result<(), String> {
         let file = self.file(slot).map_err(|error| format!("map: {error}"))?;

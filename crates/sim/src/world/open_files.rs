@@ -1,5 +1,5 @@
-//! Open files that go from one session to another, or outlast the session and the daemon, and what is left of them when
-//! nobody has them open any more.
+//! Open files that go from one session to another, or outlast the session and the daemon, and the inodes that are left when
+//! no process has them open any more.
 
 use super::{World, attributes};
 use crate::operations::operation::{Kind, Slot};
@@ -44,7 +44,7 @@ impl LastingFiles {
 }
 
 impl World {
-    /// What it has open, as it would remember it.
+    /// Its open files, as it would remember them.
     pub fn lasting_files(&self) -> Vec<LastingFile> {
         let remember = |(slot, file): (&Slot, &std::sync::Arc<cuesta_libfs::OpenFile>)| LastingFile {
             slot: *slot,
@@ -79,8 +79,8 @@ impl World {
         Ok(())
     }
 
-    /// The process executes another program: what it has open lasts by its descriptors alone until the next session,
-    /// which is the program's, opens it again.
+    /// The process executes another program: its open files last by their descriptors alone until the next session,
+    /// which is the program's, opens them again.
     pub fn execute(self, program: &mut World) -> Result<(), String> {
         let files = LastingFiles::below(&*self.client.references(), &self.lasting_files())?;
         self.detach();
@@ -119,7 +119,7 @@ impl World {
         closed.try_for_each(|closed| closed.map_err(|error| format!("close: {error}")))
     }
 
-    /// Whether every inode in the shared area has a name, as when nobody has anything open.
+    /// Whether every inode in the shared area has a name, as when no process has anything open.
     pub fn nothing_nameless(&self) -> Result<(), String> {
         let snapshot = self.daemon.current().snapshot().map_err(|error| error.to_string())?;
         let nameless = snapshot.orphans().map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! Sessions that send operations to SharedFS, as those of programs do: by a connection to the service in the daemon, which performs
 //! them in a session of its own.
 //!
-//! All of it is the product's, but for the socket of SharedFS itself. What the preload library does between a program and the two
-//! ways is done by [`SendingWorld`]: which calls are sent, and how a file is opened that SharedFS makes.
+//! All of it is the product's, but for the socket of SharedFS itself. The preload library's part between a program and the two
+//! ways is played by [`SendingWorld`]: which calls are sent, and how a file is opened that SharedFS makes.
 
 use super::small::small_options;
 use super::{World, done};
@@ -118,7 +118,7 @@ impl SendingWorld {
         &mut self.world
     }
 
-    /// What is sent from now on goes by a ring.
+    /// Calls sent from now on go by a ring.
     pub fn ask_for_ring(&self) -> Result<(), String> {
         let connection = &self.way.connection;
         let root = Subject::Path { place: Place::Root, path: b"/", follow: true };

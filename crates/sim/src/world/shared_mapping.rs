@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::ffi::c_void;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What the kernel maps at the least.
+/// Bytes of a page: the kernel maps no less.
 const PAGE_BYTES: u64 = 4096;
 
 /// A file that a program has mapped, to read and write.
@@ -16,7 +16,7 @@ const PAGE_BYTES: u64 = 4096;
 pub(super) struct SharedMapping {
     memory: *mut c_void,
     bytes: usize,
-    /// What is mapped, for the recorder.
+    /// The file, for the recorder.
     file: OwnedFd,
 }
 
@@ -37,7 +37,7 @@ impl SharedMapping {
         if end > (self.bytes as u64).min(size.next_multiple_of(PAGE_BYTES)) {
             return Err(format!("a store up to {end} to a mapped file of {size} bytes"));
         }
-        // SAFETY: the range is mapped and the file has the pages, which nobody takes from it meanwhile: the steps of a
+        // SAFETY: the range is mapped and the file has the pages, which no call takes from it meanwhile: the steps of a
         // workload follow each other.
         unsafe {
             let place = self.memory.cast::<u8>().add(offset as usize);
@@ -50,7 +50,7 @@ impl SharedMapping {
     pub(super) fn sync(&self) -> Result<(), Errno> {
         // SAFETY: all of it is mapped; nothing is changed.
         unsafe { msync(self.memory, self.bytes, MsyncFlags::SYNC)? };
-        // It is the kernel's: whoever forgets it is played here.
+        // The kernel does it: a planted bug here plays a kernel that forgets.
         if !planted::active(Bug::SyncForgotten) {
             recorder::record_file_sync(self.file.as_fd());
         }
@@ -60,7 +60,7 @@ impl SharedMapping {
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody else knows of it.
+        // SAFETY: mapped by `new`, and only this value knows of it.
         let _ = unsafe { munmap(self.memory, self.bytes) };
     }
 }

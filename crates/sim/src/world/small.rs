@@ -16,7 +16,7 @@ pub fn small_geometry() -> Geometry {
     }
 }
 
-/// What goes with such sizes.
+/// The options that go with such sizes.
 pub(super) fn small_options(await_sessions: bool) -> Options {
     Options {
         commit_file_waits: 0,
@@ -42,7 +42,7 @@ pub fn create_on(medium: Medium, directory: &Path, geometry: Geometry) -> Result
     SharedFs::create(directory, superblock).map_err(|error| error.to_string())
 }
 
-/// Checks a store nobody has open.
+/// Checks a store that no process has open.
 pub fn fsck(directory: &Path) -> Result<(), String> {
     let report = check::check(directory, check::Mode::Report).map_err(|error| format!("fsck: {error}"))?;
     let damaged = check::check_content(directory).map_err(|error| format!("fsck: {error}"))?;

@@ -16,7 +16,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The sessions and generations a store of one client that nobody fences can have.
+/// The sessions and generations that a store of one client can have without fences.
 const SALTS_TRIED: u64 = 4;
 const GENERATED: usize = 20_000;
 

@@ -11,7 +11,7 @@ mod toy_log;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Bugs are planted in the whole process: whoever does it runs alone.
+/// Bugs are planted in the whole process: a test that does so runs alone.
 static PLANTING: RwLock<()> = RwLock::new(());
 
 fn without_bugs() -> RwLockReadGuard<'static, ()> {

@@ -124,7 +124,7 @@ fn an_overwrite_that_may_be_lost_is_caught() {
     }
 }
 
-/// One mapped file, whose content comes back when nobody has it mapped any more; or only as far as it goes by calls.
+/// One mapped file. Its content comes back when no process has it mapped any more; or only as far as it goes by calls.
 fn mapped_file(touch: Option<Operation>) -> Workload {
     let touch = touch.map(|call| Step::Call(1, call));
     mapped([touch.as_slice(), &[]], true, false)
@@ -212,7 +212,7 @@ fn shipping_scenario(wanted: &str) -> shipping::Workload {
     found.expect("there is such a scenario").1
 }
 
-/// What shows in a crash on a disk.
+/// A bug that shows in a crash on a disk.
 fn caught_on_a_disk(bug: Bug, scenario: &str) {
     let workload = shipping_scenario(scenario).on(Medium::Block);
     let run = || shipping::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed());
@@ -240,7 +240,7 @@ fn an_fsync_that_leaves_out_what_the_session_saw_is_caught() {
     caught_on_a_disk(Bug::ObservedUnsynced, "synced where all was sent");
 }
 
-/// What shows as soon as somebody looks.
+/// A bug that shows at the first look.
 fn caught_alive(bug: Bug, run: impl Fn() -> Result<Coverage, WorkloadFailure>) {
     let _alone = planting();
     if let Err(failure) = run() {

@@ -63,7 +63,7 @@ impl ToyLog {
     }
 }
 
-/// Recovers the toy log; what it finds is the records, which must be a prefix.
+/// Recovers the toy log. It finds the records, which must be a prefix.
 struct ToySubject(Mistake);
 
 impl Subject for ToySubject {

@@ -14,7 +14,7 @@ use cuesta_media::recorder::Recorder;
 use std::borrow::Cow;
 use std::path::Path;
 
-/// What a crash leaves: what shows, and the number of the last call that took effect.
+/// The state behind a crash: the visible tree, and the number of the last call that took effect.
 type Found = (Tree, Option<u64>);
 
 /// What may be left after each number of calls.
@@ -87,7 +87,7 @@ pub fn crash(
 /// Calls that each log one entry.
 #[must_use]
 pub fn logged_calls() -> Vec<Operation> {
-    // What was closed before it lost its name is known to the log, and no call of the caller's.
+    // A close before the file lost its name is known to the log, and is no call of the caller's.
     crate::explorer::scenarios::workloads::calls()
         .into_iter()
         .filter(|call| !matches!(call, Operation::Close { .. }))

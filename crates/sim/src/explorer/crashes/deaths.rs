@@ -4,7 +4,7 @@
 //! over; never while it is in the daemon, which does not die with it. The daemon ends its session, as when a socket closes;
 //! or it learns of the death too late, and takes from the dead what the other asks for.
 //! What shows then is what some number of its calls leave, all that were acknowledged among them. The other client keeps
-//! what it has open, whoever took its name; it goes on, and once it has closed everything no inode without a name is left,
+//! its open files, even if the dead one took their names; it goes on, and once it has closed everything no inode without a name is left,
 //! nor a block that no file has.
 
 use crate::explorer::crashes::store::{Prepared, Step, WorkloadFailure, prepare, take};
@@ -32,15 +32,15 @@ pub struct Death {
     pub dies: usize,
     /// The first slot of the one that lives, and the first that is not its own.
     pub kept: (Slot, Slot),
-    /// What it dies in.
+    /// The calls it dies in.
     pub calls: Vec<Operation>,
-    /// What the other does then.
+    /// The calls of the other client after that.
     pub then: Vec<Operation>,
-    /// The daemon learns of the death only when the other has done that: it fences whoever is dead.
+    /// The daemon learns of the death only when the other has done that, and fences the dead client.
     pub unnoticed: bool,
 }
 
-/// What the client that is to die tells.
+/// A message of the client that is to die.
 pub(in crate::explorer) enum Told {
     Issued,
     Acknowledged,
@@ -118,7 +118,7 @@ pub(in crate::explorer) fn live(
         left -= 1;
         if left == 0 {
             dies.set(true);
-            // Nobody listens any more if all has failed already; and it waits until nobody sends.
+            // The receiver is gone if all has failed already; and it waits until all senders are gone.
             let _ = stands.send(Told::Stands);
             let _ = waits.recv();
         }
@@ -132,7 +132,7 @@ pub(in crate::explorer) fn live(
     for call in calls {
         mark(issued);
         let _ = tells.send(Told::Issued);
-        // The model says what it must have done; once it is dead nobody asks.
+        // The model says what it must have done; after its death the answer is not used.
         let _ = world.apply(call);
         let _ = tells.send(Told::Acknowledged);
         mark(acknowledged);
@@ -167,7 +167,7 @@ fn survive(
     let mut models = Vec::new();
     for (number, call) in std::iter::once(None).chain(death.calls.iter().map(Some)).enumerate() {
         if let Some(call) = call {
-            // What it answers is another test's.
+            // Another test checks its answer.
             let _ = model.apply(call);
         }
         if (reached.acknowledged..=reached.issued).contains(&number) {

@@ -57,7 +57,7 @@ struct Done {
     needs: Cut,
 }
 
-/// What was done.
+/// The operations of both sessions.
 pub(in crate::explorer) struct History {
     initial: Model,
     done: Vec<Done>,
@@ -65,7 +65,7 @@ pub(in crate::explorer) struct History {
     durable_at_once: bool,
     /// What each session has done and seen.
     seen: [Cut; SESSIONS],
-    /// What the changes of an object need.
+    /// The operations that the changes of an object need.
     changes: BTreeMap<Object, Cut>,
 }
 
@@ -77,7 +77,7 @@ fn shown(model: &Model) -> Tree {
     crashed(model).without_times().without_owners()
 }
 
-/// What the call sees, and what it changes.
+/// The objects that the call sees, and those it changes.
 fn touched(call: &Operation, before: &Model, after: &Model) -> (Vec<Object>, Vec<Object>) {
     use Operation::*;
     let content = |slot: &Slot| {
@@ -135,7 +135,7 @@ impl History {
         self.done.iter().map(|done| (done.needs[done.session], done))
     }
 
-    /// What has to be there.
+    /// The operations that must have survived.
     fn durable(&self, progress: &[Progress]) -> Cut {
         let is_durable = |number: usize, done: &Done| {
             let is_sync = matches!(done.call, Operation::Fsync { .. });
@@ -148,7 +148,7 @@ impl History {
         })
     }
 
-    /// What the operations leave that survive.
+    /// The tree that the surviving operations leave.
     fn tree_of(&self, survivors: &[bool]) -> Tree {
         let mut model = self.initial.clone();
         for (done, _) in self.done.iter().zip(survivors).filter(|(_, survives)| **survives) {
@@ -158,7 +158,7 @@ impl History {
         shown(&model)
     }
 
-    /// What a crash may leave when the sessions had come so far.
+    /// The trees that a crash may leave when the sessions had come so far.
     pub(in crate::explorer) fn allowed(&self, progress: &[Progress]) -> Vec<(String, Tree)> {
         let durable = self.durable(progress);
         let issued = |session: usize| progress[session].issued as usize;
@@ -241,7 +241,7 @@ mod tests {
         Operation::Pread { slot, offset: 0, length: 100 }
     }
 
-    /// What is done behind opening files: the first session its own in slot 0, the second its own in slot 2, and both a shared one
+    /// A history behind opening files: the first session its own in slot 0, the second its own in slot 2, and both a shared one
     /// behind that, to which they append.
     fn history(calls: &[(usize, Operation, Log)]) -> History {
         let mut model = Model::new();

@@ -3,14 +3,14 @@
 //!
 //! Each lane is a thread that makes its calls one after the other. A seeded schedule holds a lane back after some of
 //! the stores, flushes and fences it makes, until others have made some of theirs: so entries are reserved in one
-//! order and filled in another, leases change hands in the middle of calls, and what one thread finished waits for
-//! what another began. A lane the others wait for is held back for a moment only; so the schedule of a seed is much
+//! order and filled in another, leases change hands in the middle of calls, and an entry that one thread finished waits for
+//! one that another began. A lane the others wait for is held back for a moment only; so the schedule of a seed is much
 //! the same each time, and not exactly.
 //!
-//! What a crash may leave is what some sequence of calls leaves, that has of each lane everything acknowledged and
+//! A crash may leave the result of any sequence of calls that has of each lane everything acknowledged and
 //! perhaps the call in flight, keeps the order of calls of which one had returned before the other was issued, and
-//! in which each call that had returned answers what it answered. A call in flight may yet be fenced and made again
-//! with another answer: what it would have answered says nothing of what a crash leaves.
+//! in which each call that had returned answers as it did. A call in flight may yet be fenced and made again
+//! with another answer: so its answer says nothing of the state behind a crash.
 
 use crate::explorer::crashes::store::{
     Prepared, Step, WorkloadFailure, accounted, crashed, explored, is_one_of, prepare, recover,
@@ -40,7 +40,7 @@ const HELD_ONE_IN: u64 = 3;
 /// The most events it lets others make meanwhile.
 const EVENTS_LET: u64 = 12;
 
-/// What is run and crashed.
+/// The workload that is run and crashed.
 #[derive(Clone, Debug, Default)]
 pub struct Overlapping {
     /// Steps before recording starts.
@@ -209,7 +209,7 @@ fn before(recording: &Recording, lanes: &[Vec<Operation>]) -> Vec<Vec<Vec<usize>
 /// A tree, and of how many calls of each lane.
 type Allowed = (Vec<usize>, Tree);
 
-/// What the store may show when the lanes had come so far.
+/// The states that the store may show when the lanes had come so far.
 struct OverlappingSubject<'a> {
     model: Model,
     workload: &'a Overlapping,
@@ -219,7 +219,7 @@ struct OverlappingSubject<'a> {
 }
 
 impl OverlappingSubject<'_> {
-    /// What a crash may leave, as was found out before or is now.
+    /// The states that a crash may leave, from the cache or computed now.
     fn allowed(&self, progress: &[Progress]) -> Rc<[Allowed]> {
         let mut known = self.allowed.borrow_mut();
         let entry = known.entry(progress.to_vec());

@@ -48,7 +48,7 @@ fn die_behind(
     let daemon = worlds[1 - death.dies].as_ref().ok_or_else(gone)?;
     let mut trees = vec![crashed(&model)];
     for call in &death.calls {
-        // What it answers is another test's.
+        // Another test checks its answer.
         let _ = model.apply(call);
         trees.push(crashed(&model));
     }

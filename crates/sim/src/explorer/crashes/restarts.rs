@@ -81,7 +81,7 @@ fn kill_behind(
     }
 }
 
-/// What the clients see, and leave when they are done.
+/// Checks the clients' view, and the state they leave when they are done.
 fn survived(worlds: &mut [Option<World>], model: &Model) -> Result<(), String> {
     for (client, world) in worlds.iter().enumerate() {
         let Some(world) = world else { continue };
@@ -100,9 +100,9 @@ fn survived(worlds: &mut [Option<World>], model: &Model) -> Result<(), String> {
     world.nothing_nameless()
 }
 
-/// What the store holds when all have gone.
+/// Checks the store's content when all have gone.
 fn last_look(root: &Path, worlds: Vec<Option<World>>, model: &Model) -> Result<(), String> {
-    // The threads of a daemon that was killed go on when it goes: nobody may look at the files then.
+    // The threads of a daemon that was killed go on when it goes: no other thread may look at the files then.
     let _daemon = worlds.iter().flatten().next().map(World::hold_daemon);
     for world in worlds.into_iter().flatten() {
         world.detach();

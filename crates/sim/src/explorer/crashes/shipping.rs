@@ -5,7 +5,7 @@
 //! and remove names. Mostly they send what they do to these. Now and then a session takes the lease and does it itself, so that files
 //! become shipped and are shipped no more, and any of the three logs is digested.
 //!
-//! What a crash may leave is said by [`History`]: a prefix of each session, with everything that was seen.
+//! [`History`] says which states a crash may leave: a prefix of each session, with everything that was seen.
 
 use crate::explorer::crashes::histories::{History, Log, SESSIONS};
 use crate::explorer::crashes::store::{WorkloadFailure, accounted, explored, is_one_of, new_store, recover};
@@ -38,10 +38,10 @@ const SHARED: Slot = 1;
 const APPENDED: Slot = 2;
 const MADE: Slot = 3;
 
-/// What is explored: memory, as persistent as what was flushed and fenced, and a disk.
+/// The media that are explored: memory, which keeps flushed and fenced stores, and a disk.
 pub const MEDIA: [Medium; 2] = [Medium::Memory, Medium::Block];
 
-/// What is tried: any log may be there without the others.
+/// The states that are tried: any log may be there without the others.
 pub fn bounds() -> Bounds {
     Bounds { whole_files: true, ..Bounds::quick() }
 }
@@ -66,14 +66,14 @@ pub enum Step {
     Digest(Log),
 }
 
-/// What is run and crashed.
+/// The workload that is run and crashed.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// On what the store is.
     pub medium: Medium,
-    /// What is sent goes by rings, else by sockets.
+    /// Sent calls go by rings, else by sockets.
     pub by_rings: bool,
-    /// What is recorded.
+    /// The steps that are recorded.
     pub steps: Vec<Step>,
 }
 
@@ -103,7 +103,7 @@ fn open(session: usize, slot: Slot, name: &str) -> Operation {
     Operation::Open { slot: session as Slot * SLOTS + slot, path: path(name), flags, mode: 0o666 }
 }
 
-/// What is there before, with SharedFS having the lease of what is shared.
+/// The steps before, which leave SharedFS the lease of the shared files.
 fn setup() -> Vec<Step> {
     let own = |session, call| Step::Call(session, call, Way::Own);
     let mkdir = |name: &str| Operation::Mkdir { path: path(name), mode: 0o777 };
@@ -368,7 +368,7 @@ pub fn crash(
 /// A tree, and of which operations.
 type Allowed = (String, Tree);
 
-/// What the store may show when the sessions had come so far.
+/// The states that the store may show when the sessions had come so far.
 struct ShippingSubject {
     history: History,
     /// On a disk.

@@ -1,7 +1,7 @@
 //! Crash exploration of the real store: SharedFS and one or more clients in one process, recorded.
 //!
 //! The steps of a workload follow each other: a call has returned, on whichever client, before the next is issued.
-//! So what a crash leaves is what some number of the calls leave, whose logs ever they are in. Calls that overlap
+//! So a crash leaves the result of some number of the calls, in any of the logs. Calls that overlap
 //! are explored by [`crate::explorer::crashes::lanes`].
 
 pub use super::step::{ClientNumber, Step};
@@ -22,27 +22,27 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// What the kernel maps at the least.
+/// Bytes of a page: the kernel maps no less.
 const PAGE_BYTES: u64 = 4096;
 
-/// What is run and crashed.
+/// The workload that is run and crashed.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Steps before recording starts.
     pub setup: Vec<Step>,
-    /// What is recorded.
+    /// The steps that are recorded.
     pub steps: Vec<Step>,
-    /// Whether the processes outlive the crash, which is the daemon's: what is open behind the setup, in slots no step
-    /// opens or closes, keeps its content, with a name or without; and what is mapped stays mapped.
+    /// Whether the processes outlive the crash, which is the daemon's: files open behind the setup, in slots no step
+    /// opens or closes, keep their content, with a name or without, and mapped files stay mapped.
     pub processes_live: bool,
     /// On what the store is.
     pub on: On,
 }
 
-/// What a store is on, and so when something must have survived.
+/// The medium of a store, which decides when a call must have survived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum On {
-    /// What a fence makes durable: a call survives that has returned.
+    /// Memory that a fence makes durable: a call survives that has returned.
     #[default]
     PersistentMemory,
     /// A disk: a call survives once who made it has synced, which is done behind every so many calls.
@@ -72,12 +72,12 @@ pub enum WorkloadFailure {
     Incomplete(Coverage),
 }
 
-/// What the store may show after each number of operations.
+/// The states that the store may show after each number of operations.
 #[derive(Default)]
 pub(in crate::explorer) struct StoreSubject {
     on: On,
     trees: Vec<Tree>,
-    /// Of those after which something stored through mappings is not synced: what it is.
+    /// The unsynced stores through mappings after some of these operations.
     unsynced: BTreeMap<usize, (Model, Unsynced)>,
     /// What processes that live on have open.
     lasting: Vec<LastingFile>,
@@ -124,7 +124,7 @@ fn nothing_damaged(world: &World) -> Result<(), String> {
     }
 }
 
-/// The same with every file that is in mapped mode mapped by somebody, until it is not: then it shows the same.
+/// The same with every file that is in mapped mode mapped by a process, until it is not: then it shows the same.
 fn recover_mapped(directory: &Path) -> Result<Tree, String> {
     let pins = world::pin_all(directory)?;
     let world = World::open(directory)?;
@@ -308,7 +308,7 @@ pub(in crate::explorer) fn accounted(recording: &Recording, root: &Path) -> Resu
     }
 }
 
-/// Explores a recording, whose every persist point must be crashed at.
+/// Explores a recording. Every persist point of it must be crashed at.
 pub(in crate::explorer) fn explored<S: Subject>(
     recording: Recording,
     root: &Path,

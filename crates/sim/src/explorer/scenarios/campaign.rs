@@ -1,4 +1,4 @@
-//! What a whole campaign tries, cut into cases that can be run in any order, by any process.
+//! A whole campaign, cut into cases that can be run in any order, by any process.
 
 use crate::explorer::crashes::deaths::{self, Death};
 use crate::explorer::crashes::lanes::{self, Overlapping};
@@ -144,7 +144,7 @@ impl Part {
         }
     }
 
-    /// Everything of it; what is drawn is drawn from `seed`.
+    /// All cases of it; random choices are drawn from `seed`.
     pub fn cases(self, seed: u64) -> Vec<Case> {
         let quick = Bounds::quick();
         let in_turn = |workload: Workload, bounds: &Bounds| {
@@ -302,7 +302,7 @@ impl Case {
         self
     }
 
-    /// Cases of the same family begin alike: who runs one after the other, with one memory, does less.
+    /// Cases of the same family begin alike: a process that runs one after the other, with one memory, does less.
     pub fn family(&self) -> (Part, usize) {
         (self.part, self.number / self.part.family_size())
     }

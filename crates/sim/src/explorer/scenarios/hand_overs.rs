@@ -1,5 +1,5 @@
 //! Workloads in which leases change hands again and again: two clients take turns on the same file, the same names, the same
-//! tree, each looking at what the other has left before it goes on. What the holder has done lies in its log when the other
+//! tree, each looking at the other's result before it goes on. The holder's operations lie in its log when the other
 //! asks, or was digested before: the fence finds something to digest, or nothing.
 //!
 //! Or the holder lets go by itself: it gives back what it does not use while its log is not digested, so that this lingers
@@ -95,7 +95,7 @@ fn setup() -> Vec<Step> {
     calls.into_iter().map(|(client, call)| Step::Call(client, call)).collect()
 }
 
-/// What the two do, by what they do it to.
+/// The turns of the two clients, by the object they change.
 pub fn scenarios() -> Vec<(&'static str, Vec<Turn>)> {
     let fallocate = |slot, mode, offset, length| Operation::Fallocate { slot, mode, offset, length };
     let punch = fallocate(4, FallocateMode::PunchHole, 3000, 5000);
@@ -279,7 +279,7 @@ pub fn given_back(turns: &[Turn], digests: Digests) -> Workload {
     Workload { setup, ..hand_over(turns, digests) }
 }
 
-/// Behind each turn the client ends its session whose turn it was, with what it did in its log; the other takes what it needs.
+/// Behind each turn the client that had it ends its session, with its operations in its log; the other takes the leases it needs.
 pub fn ended(turns: &[Turn], digests: Digests) -> Vec<Workload> {
     let ended = |number: usize| {
         let ends = turns[number].0;
@@ -292,7 +292,7 @@ pub fn ended(turns: &[Turn], digests: Digests) -> Vec<Workload> {
     (0..turns.len()).filter(|&number| turns[number].1.is_mutation()).map(ended).collect()
 }
 
-/// In each turn the client dies whose turn it is; the other goes on with its own, once the daemon has learnt of the death,
+/// In each turn the client that has it dies; the other goes on with its own, once the daemon has learnt of the death,
 /// or before that.
 pub fn deaths_of(turns: &[Turn], digests: Digests, unnoticed: bool) -> Vec<Death> {
     let death = |(number, (dies, call)): (usize, &Turn)| {

@@ -1,5 +1,5 @@
-//! Workloads of files in mapped mode: what programs store through mappings and sync, what they and others do to the same
-//! file by calls meanwhile, and how it comes into the mode and out of it again. And one of two programs dies in such a call.
+//! Workloads of files in mapped mode: stores through mappings, syncs, calls of the same and other programs on the
+//! file meanwhile, and how it comes into the mode and out of it again. And one of two programs dies in such a call.
 
 use crate::explorer::crashes::deaths::Death;
 use crate::explorer::crashes::store::{ClientNumber, Step, Workload};
@@ -46,7 +46,7 @@ fn setup() -> Vec<Step> {
     first.chain(second).collect()
 }
 
-/// What is done to the file while the first program has it mapped.
+/// The steps on the file while the first program has it mapped.
 pub fn touches() -> Vec<Vec<Step>> {
     let fallocate = |slot, mode, offset, length| Operation::Fallocate { slot, mode, offset, length };
     let first = |call| vec![Step::Call(0, call)];
@@ -77,7 +77,7 @@ pub fn touches() -> Vec<Vec<Step>> {
     ]
 }
 
-/// Two touches of a mapped file, of which something is synced. What it was before lies in a log, or was `digested`. Who
+/// Two touches of a mapped file, a part of which is synced. The content before lies in a log, or was `digested`. The program that
 /// maps it outlives the crash, which is the daemon's; or all go, a third opens it as any file, and maps it again.
 pub fn mapped(touches: [&[Step]; 2], digested: bool, processes_live: bool) -> Workload {
     let mut setup = setup();

@@ -119,7 +119,7 @@ fn set_extended(file: &str, name: &str, value: Pattern) -> Operation {
     Operation::SetExtended { path: path(file), follow: true, name: path(name), value, condition }
 }
 
-/// What is there before: files with content, open ones among them, a hard link, directories, extended
+/// The files before: with content, open ones among them, a hard link, directories, extended
 /// attributes, access control lists.
 pub fn population() -> Vec<Step> {
     use Operation::*;
@@ -203,7 +203,7 @@ pub fn passed_on(first: &Operation, second: &Operation, digest: bool) -> Workloa
 pub fn outliving(first: &Operation, second: &Operation, digest: bool) -> Workload {
     let workload = passed_on(first, second, digest);
     let mut steps = workload.steps;
-    // Everybody is alive: nobody ends in order.
+    // All clients are alive: none ends in order.
     steps.pop();
     Workload { steps, processes_live: true, ..workload }
 }

@@ -34,7 +34,7 @@ pub(in crate::explorer) struct Image {
     hash: u128,
 }
 
-/// What a store into an image replaced.
+/// The bytes that a store into an image replaced.
 pub(in crate::explorer) struct Undo {
     region: RegionKey,
     offset: u64,
@@ -93,7 +93,7 @@ impl Image {
         &bytes[..len.saturating_sub(offset).min(bytes.len() as u64) as usize]
     }
 
-    /// Stores bytes; what lies outside the file is ignored, as stores behind a truncation are.
+    /// Stores bytes; those outside the file are ignored, as stores behind a truncation are.
     pub(in crate::explorer) fn store(
         &mut self,
         region: RegionKey,

@@ -1,7 +1,7 @@
 //! What recovery found in the states that were recovered, for all the runs that can come to the like: those whose
 //! workloads begin alike, and recoveries that crash.
 //!
-//! A state is recovered once; after that, whoever comes to it is told what was found. Nor is a state recovered that
+//! A state is recovered once; after that, each run that comes to it gets the outcome. Nor is a state recovered that
 //! differs from one that was only where its recovery never looked, for recovery would go the same way: each is kept
 //! with the lines that were read ([`ReadTracker`](cuesta_media::recorder::ReadTracker)). That is checked: one in
 //! [`CHECKED_ONE_IN`] of those states is recovered all the same, and has to come to what was told. All of it rests on
@@ -24,7 +24,7 @@ const LINE_SETS_MAX: usize = 1000;
 /// Different sets of lines kept.
 const WAYS_MAX: usize = 64;
 
-/// What one recovery came to.
+/// The outcome of one recovery.
 pub(in crate::explorer) type Recovery<F> = Rc<Result<F, String>>;
 
 /// See the head of the file.
@@ -44,14 +44,14 @@ struct Lines {
     number_of: HashMap<LinesRead, usize>,
 }
 
-/// Recoveries that read the same lines; what they came to by what these lines held.
+/// Recoveries that read the same lines: their outcomes by the content of these lines.
 struct Way<F> {
     /// Of each file, as a place in [`Lines::known`].
     reads: Vec<usize>,
     of_lines: HashMap<(ImageHash, u64), Recovery<F>>,
 }
 
-/// What is known of a state.
+/// Whether the outcome of a state is known.
 pub(in crate::explorer) enum Known<F> {
     Nothing,
     Told(Recovery<F>),

@@ -84,7 +84,7 @@ impl Pending {
         moved
     }
 
-    /// Makes what is pending on the lines of a range durable, whoever stored it.
+    /// Makes the pending stores on the lines of a range durable, of all threads.
     pub(in crate::explorer) fn write_out(
         &mut self,
         region: RegionKey,

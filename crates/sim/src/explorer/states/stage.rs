@@ -40,7 +40,7 @@ impl Stage {
         remove_others(self.path(), &wanted)
     }
 
-    /// Leaves the files where they are, for somebody to look at.
+    /// Leaves the files where they are, for people to look at.
     pub(in crate::explorer) fn keep(self) -> PathBuf {
         self.directory.keep()
     }
