@@ -1,8 +1,11 @@
-//! Each bug that can be planted in this crate does harm: the instruments have something to catch.
+//! Each bug that can be planted in this crate does harm: the instruments have something to catch. A program of its own: a
+//! planted bug holds for the whole process, and would hold for other tests beside it.
 
 #![cfg(feature = "record")]
 
-use crate::common::*;
+mod common;
+
+use common::*;
 use cuesta_format::wire::LeaseMode;
 use cuesta_media::planted::{Bug, plant};
 

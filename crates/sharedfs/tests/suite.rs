@@ -1,5 +1,6 @@
 //! Tests of SharedFS, as one program: it is linked once, and its tests share the processors to the end.
-//! Apart from them: `full_medium`, which limits the size of the files that its process writes.
+//! Apart from them: `full_medium`, which limits the size of the files that its process writes; and `planted`: its bug holds for the
+//! whole process.
 
 mod common;
 
@@ -9,5 +10,4 @@ mod extended;
 mod hostile;
 mod leases;
 mod lifecycle;
-mod planted;
 mod threads;

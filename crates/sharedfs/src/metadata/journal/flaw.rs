@@ -11,7 +11,7 @@ pub enum JournalFlaw {
     #[error("it comes behind a tree that is not there")]
     OtherTree,
     /// A record has the wrong checksum or makes no sense.
-    #[error("record {number} (at byte {at} of {end}) is damaged")]
+    #[error("record {number} (at byte {at} of {end}) is not what was written")]
     Record {
         /// Which one; the first is 1.
         number: u64,
