@@ -28,6 +28,7 @@ pub fn is_open(fd: i32) -> bool {
 }
 
 /// Whether `fd` is one of this library's own.
+#[inline]
 pub fn is_hidden(fd: i32) -> bool {
     DESCRIPTORS
         .get(fd as u32 as usize)
@@ -56,6 +57,7 @@ pub fn keep_hidden(fd: i32) {
 }
 
 /// Declares `fd` this library's own, or no longer.
+#[inline]
 pub fn hide(fd: i32, hidden: bool) {
     HIGHEST_HIDDEN.fetch_max(fd as u32 as usize + 1, Ordering::Relaxed);
     if let Some(class) = DESCRIPTORS.get(fd as u32 as usize) {
@@ -64,6 +66,7 @@ pub fn hide(fd: i32, hidden: bool) {
 }
 
 /// This descriptor is the application's own from now on.
+#[inline]
 pub(crate) fn declassify(fd: usize) {
     for class in [CLASS_OURS, CLASS_OPEN] {
         let _ = DESCRIPTORS[fd].compare_exchange(class, own_class(), Ordering::AcqRel, Ordering::Relaxed);

@@ -43,6 +43,7 @@ extern "C" fn run(frame: &mut Frame) {
     let serve = || {
         let how = match found_nothing {
             true => How::LookingAgain,
+            false if proxy::may_install_filter(&call) => How::InstallingFilter,
             false if links::must_look_first() => How::LookingFirst,
             false => How::Plainly,
         };

@@ -51,19 +51,18 @@ pub enum How {
     LookingFirst,
     /// The kernel has found nothing.
     LookingAgain,
+    /// It may install a filter.
+    InstallingFilter,
 }
 
 impl How {
     /// Serves the call in the calling thread.
     pub fn serve(self, call: &Call) -> Answer {
-        let answer = match self {
+        match self {
             How::Plainly => calls::serve(call.number, call.arguments),
             How::LookingFirst => following::look_first(call),
             How::LookingAgain => following::look_again(call),
-        };
-        match answer {
-            Err(Failure::NotOurs) if may_install_filter(call) => before_filter(call),
-            answer => answer,
+            How::InstallingFilter => before_filter(call),
         }
     }
 }
@@ -88,7 +87,8 @@ pub fn serve(call: &Call, how: How) -> Answer {
 }
 
 /// Whether a call can install a filter.
-fn may_install_filter(call: &Call) -> bool {
+#[inline(always)]
+pub fn may_install_filter(call: &Call) -> bool {
     matches!(call.number as i64, libc::SYS_prctl | libc::SYS_seccomp)
 }
 

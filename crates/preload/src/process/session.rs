@@ -29,6 +29,7 @@ pub fn attached() -> Option<&'static Client> {
     }
 }
 
+#[inline]
 pub(crate) fn childs_own() -> Option<ChildSession> {
     // SAFETY: the reference ends within this expression.
     unsafe { thread::delta() }.as_ref().and_then(|delta| delta.session)
@@ -36,6 +37,7 @@ pub(crate) fn childs_own() -> Option<ChildSession> {
 
 /// A new placeholder descriptor, the lowest free one from `lowest` on.
 /// For a file that SharedFS serves it is a copy of the `token`.
+#[inline]
 pub fn placeholder(token: Option<i32>, lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
     let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
     let marker = match childs_own() {

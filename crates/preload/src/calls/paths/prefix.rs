@@ -17,11 +17,13 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Starts at the root; `None` if the path does not.
+    #[inline]
     pub fn new(path: &'a [u8]) -> Option<Self> {
         Some(Self { passed: Vec::new(), rest: path.strip_prefix(b"/")? })
     }
 
     /// Takes one component; `false` at the end.
+    #[inline]
     pub fn step(&mut self) -> bool {
         if self.rest.is_empty() {
             return false;
@@ -45,6 +47,7 @@ impl<'a> Walk<'a> {
 }
 
 /// What remains of an absolute path below `prefix`; `None` if it does not lead there.
+#[inline]
 pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     // As most are written.
     if let Some([b'/', rest @ ..]) = path.strip_prefix(prefix) {

@@ -33,12 +33,14 @@ pub struct StorePath {
 
 impl StorePath {
     /// The place of a path below the prefix.
+    #[inline]
     pub fn below_root(path: &[u8]) -> Self {
         let path = if path.is_empty() { b"." } else { path };
         Self { base: None, path: path.to_vec() }
     }
 
     /// As LibFS takes it, for the length of a call.
+    #[inline]
     pub fn located(&self) -> Result<Located<'_>, Failure> {
         let base = match &self.base {
             Some(base) => Base::Directory(base.file()?),
@@ -48,6 +50,7 @@ impl StorePath {
     }
 
     /// As `client` takes it. One that does the process's first calls has nothing open.
+    #[inline]
     pub fn located_by(&self, client: &Client) -> Result<Located<'_>, Failure> {
         match &self.base {
             Some(base) if first_calls::is_done_by(client) => {
@@ -70,6 +73,7 @@ impl StorePath {
 
 /// Where the path at argument `path` of `call`, relative to the descriptor at argument `directory`,
 /// lies in the store. An empty path is refused as the kernel does.
+#[inline]
 pub fn locate(call: &Call, directory: Option<usize>, path: usize) -> Result<StorePath, Failure> {
     let path = UserPath::read(call.word(path))?;
     let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
@@ -77,6 +81,7 @@ pub fn locate(call: &Call, directory: Option<usize>, path: usize) -> Result<Stor
 }
 
 /// As [`locate`], for a path already read.
+#[inline]
 pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<StorePath, Failure> {
     let prefix = &process::configuration()?.prefix;
     if path.first() == Some(&b'/') {
