@@ -1,4 +1,4 @@
-//! The FUSE door: a store as a mount that any program sees (DESIGN §2).
+//! The FUSE door: a store as a mount that any program sees (docs/design/mount.md).
 //!
 //! | room | idea |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The client library: POSIX semantics inside the application's process (DESIGN §§3–6).
+//! The client library: POSIX semantics inside the application's process (docs/design/data-path.md).
 //!
 //! | room | idea |
 //! |---|---|

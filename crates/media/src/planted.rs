@@ -2,7 +2,7 @@
 //!
 //! Without the `record` feature [`active`] is the constant `false` and the places that ask it compile to nothing.
 
-/// A mistake other file systems shipped (DESIGN §14), which ours can be told to make.
+/// A mistake other file systems shipped, which ours can be told to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bug {

@@ -1,4 +1,4 @@
-//! The operation log: a session's private, ordered record of everything it changed (Strata §3, DESIGN §4).
+//! The operation log: a session's private, ordered record of everything it changed (Strata §3, docs/design/data-path.md).
 //!
 //! | file | idea |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Scanning: reading a log that its writer may still change, tear or forge.
 //!
 //! Bytes are first copied out of the log into memory of our own, then checked there; nothing is ever parsed where a
-//! session could still write (DESIGN §5).
+//! session could still write (docs/design/data-path.md).
 
 use cuesta_format::entry::{EntryBreak, HEADER_BYTES, Salt, VerifiedHeader};
 use cuesta_format::{Geometry, LogPosition};

@@ -1,4 +1,4 @@
-//! Serving processes of other users than the store's (DESIGN §9).
+//! Serving processes of other users than the store's (docs/design/other-users.md).
 //!
 //! A process of the daemon's own user, or of root, has a session: it maps the store's memory, and its log is taken at its
 //! word. A process of any other user has none. It asks, by a socket of its own, and the daemon does what it asks with

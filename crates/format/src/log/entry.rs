@@ -18,7 +18,7 @@
 //!
 //! An entry takes a multiple of 64 bytes, starts on one, and is never changed once written. The salt
 //! makes whatever an earlier owner or generation left in a recycled segment invalid; the position
-//! does the same for an earlier lap (DESIGN §4).
+//! does the same for an earlier lap (docs/design/data-path.md).
 
 use crate::call_tag::TAG_BYTES;
 pub use crate::checksums::checksum::{Crc32c, crc32c};

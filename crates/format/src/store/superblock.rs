@@ -24,7 +24,7 @@ pub const FORMAT_MINOR: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 
-/// How bytes of the fast tier become durable (DESIGN §1).
+/// How bytes of the fast tier become durable (docs/design/durability.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u32)]

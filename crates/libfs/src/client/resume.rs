@@ -1,4 +1,4 @@
-//! Resuming with the next daemon, after the daemon of this session is gone (DESIGN §3.6).
+//! Resuming with the next daemon, after the daemon of this session is gone (docs/design/restarts.md).
 //!
 //! The next daemon of the store recovers every log. It keeps the session of each process that lives, with its
 //! log, its number and its open files, but without a lease. The page that counts daemons

@@ -1,4 +1,4 @@
-//! The most blocks that an entry may cost. They are debited before it is appended (DESIGN §3.5).
+//! The most blocks that an entry may cost. They are debited before it is appended (docs/semantics.md, Guarantees).
 
 use cuesta_format::BLOCK_BYTES;
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! Files in mapped mode, the content of which is a file of the kernel's that programs share mappings of
-//! (DESIGN §6).
+//! (docs/design/open-files.md).
 //!
 //! | file | idea |
 //! |---|---|

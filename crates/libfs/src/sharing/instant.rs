@@ -1,5 +1,5 @@
-//! Calls of several processes that one session executes: each takes effect at one instant (DESIGN §3,
-//! contract 3).
+//! Calls of several processes that one session executes: each takes effect at one instant (docs/semantics.md,
+//! Guarantees).
 //!
 //! Leases separate the sessions of programs: if another session changes a directory meanwhile, the call is
 //! tried again. Threads of one session that execute calls for different processes share their leases. One

@@ -1,4 +1,4 @@
-//! Digest: folding a log prefix into the shared area, atomically (DESIGN §5).
+//! Digest: folding a log prefix into the shared area, atomically (docs/design/data-path.md).
 //!
 //! | step | file | what |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Files in mapped mode: those that programs share by mappings (DESIGN §6).
+//! Files in mapped mode: those that programs share by mappings (docs/design/open-files.md).
 //!
 //! A file of the kernel's, beside the lock files, holds the content ([`mapped_files`]). Sessions and programs map and change that
 //! one, and it is as durable as the tier. The mode lasts while any program has the file mapped. Once none has, the next session that

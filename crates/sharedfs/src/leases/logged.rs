@@ -1,4 +1,4 @@
-//! The inodes that a session's log may speak of (DESIGN §9): those it makes with numbers that were granted to it,
+//! The inodes that a session's log may speak of (SECURITY.md): those it makes with numbers that were granted to it,
 //! and those it holds for writing. Inodes it held when it wrote entries that are not digested count as held.
 //!
 //! A log is its session's word. A digest checks once a batch, over all that the batch changed, that no foreign
@@ -36,7 +36,7 @@ impl Leases {
         (maker != session && !self.entries.contains_key(&inode)).then_some(maker)
     }
 
-    /// Adds to `foreign` each of these inodes that the session's log may not say anything of (DESIGN §9). It
+    /// Adds to `foreign` each of these inodes that the session's log may not say anything of (SECURITY.md). It
     /// may make those whose numbers were granted to it. It may change those it holds for writing, or held when
     /// it wrote entries that are not digested.
     pub fn add_foreign(

@@ -1,4 +1,4 @@
-//! Leases: which session may cache an inode, and which may change it (DESIGN §8).
+//! Leases: which session may cache an inode, and which may change it (docs/design/sharing.md).
 //!
 //! A state machine without sockets, clocks or locks: the daemon feeds it requests and reports of what it has
 //! done, with the time, and it answers what must happen first.

@@ -1,5 +1,5 @@
 //! Linearizability: processes that make calls at once, killed, stopped and left without a daemon, and a check that
-//! each call took effect at one instant between its beginning and its end (DESIGN §3).
+//! each call took effect at one instant between its beginning and its end (docs/semantics.md, Guarantees).
 //!
 //! * [`calls`] says what is done where: a few places, files and clusters of names, that have nothing to do with one
 //!   another, so that the history of each is checked alone.

@@ -1,7 +1,7 @@
 //! Policy: how long a lease is kept that others wait for, and what they do meanwhile.
 //!
 //! A session that gets a lease which changes hands all the time keeps it for a moment, so that busy sessions trade
-//! batches and not operations (DESIGN §8). It keeps it for `lease_hold_us`, or for some times as long as it took to
+//! batches and not operations (docs/design/sharing.md). It keeps it for `lease_hold_us`, or for some times as long as it took to
 //! come by, whichever is longer: most of the time is spent working. A holder that does nothing keeps it no longer.
 //!
 //! A waiter has a processor to spare, and it will wait for the holder's log. So its thread digests that log

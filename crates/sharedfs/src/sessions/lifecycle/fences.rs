@@ -1,4 +1,4 @@
-//! Fences: a session loses leases, or space it was promised, without being asked (DESIGN §8).
+//! Fences: a session loses leases, or space it was promised, without being asked (docs/design/sharing.md).
 //!
 //! Every fence moves the session's generation first, digests its log, and takes leases under the lock that settles it.
 
@@ -43,7 +43,7 @@ pub(crate) enum Loses<'a> {
 }
 
 impl SharedFs {
-    /// Fences a session for the sake of another's request, and revokes its lease on the inode (DESIGN §8).
+    /// Fences a session for the sake of another's request, and revokes its lease on the inode (docs/design/sharing.md).
     ///
     /// From the moment the generation is published, no operation of the session returns without asking. So
     /// entries that the scan behind it does not find were never acknowledged. The new log generation voids them

@@ -1,4 +1,4 @@
-//! Space credits: every acknowledged entry can be digested (DESIGN §3.5).
+//! Space credits: every acknowledged entry can be digested (docs/semantics.md, Guarantees).
 //!
 //! Mechanism: a session debits blocks, at worst, from a limit SharedFS granted before it appends. The sum of the
 //! blocks granted and not yet digested never exceeds the free blocks less a reserve. A digest turns a debit into

@@ -1,4 +1,4 @@
-//! What two sessions did, one operation after the other, and what of it a crash may leave (DESIGN §3, contracts 1 and 2).
+//! What two sessions did, one operation after the other, and what of it a crash may leave (docs/semantics.md, Guarantees).
 //!
 //! | rule | here |
 //! |---|---|
