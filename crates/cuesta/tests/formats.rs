@@ -73,6 +73,23 @@ fn a_store_of_format_9_1_that_was_killed_opens_and_keeps_calls_from_then_on() {
     assert_eq!(place.cuesta(&["fsck", "--content", "store"]).status(), 0);
 }
 
+/// A daemon of that format was killed beside a program without a session, whose calls it had recorded.
+#[test]
+fn a_store_of_format_9_2_that_was_killed_opens_with_what_served_calls_made() {
+    let place = golden("9.2-block.tar.xz");
+    let looked = place.cuesta(&["fsck", "--dry-run", "store"]);
+    assert_eq!(looked.status(), 0, "{}{}", looked.text(), looked.errors());
+    let script = format!("{LOOK}; cat served/moved; echo more >served/more; sync; cat served/more");
+    let seen = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", &script]);
+    assert_eq!(seen.status(), 0, "{}", seen.errors());
+    assert!(seen.text().starts_with("hello\nhello\nhello\n"), "{}", seen.text());
+    assert!(seen.text().ends_with("./served ./served/moved served\nmore\n"), "{}", seen.text());
+    place.cuesta(&["stop", "store"]);
+    let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
+    assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
+    assert_eq!(place.cuesta(&["fsck", "--content", "store"]).status(), 0);
+}
+
 #[test]
 fn a_store_of_another_version_is_refused_by_a_line_that_says_what_to_do() {
     let place = golden("9.0-block.tar.xz");
