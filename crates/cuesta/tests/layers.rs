@@ -15,6 +15,10 @@ const ENTRIES_MAX: usize = 15;
 /// More headless clauses than this in a crate are no slips of the pen.
 const HEADLESS_MAX: usize = 5;
 
+/// Circles that stay, by their sizes. In preload a link of the store may lead to a descriptor of the process: then the path's walk makes
+/// the call again from the top, by the table of calls.
+const CIRCLES_ALLOWED: &[(&str, usize)] = &[("preload", 10)];
+
 /// The crates that each crate stands on. A crate may also use all crates below these. Tests may use any.
 const LAYERS: &[(&str, &[&str])] = &[
     ("format", &[]),
@@ -53,6 +57,9 @@ fn no_files_use_each_other_in_a_circle() {
     for (name, files) in crates() {
         let graph = Graph::new(sources(&files));
         for circle in graph.circles() {
+            if CIRCLES_ALLOWED.contains(&(&name, circle.len())) {
+                continue;
+            }
             mistakes.push(format!("crates/{name}/src: a circle of {} files", circle.len()));
             mistakes.push(graph.describe(&circle));
         }
