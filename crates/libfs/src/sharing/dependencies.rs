@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicU64, Mutex};
 use cuesta_format::{LogDependency, SessionId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The dependencies of a session.
 #[derive(Debug, Default)]
@@ -13,6 +13,6 @@ pub(crate) struct Dependencies {
     /// The version of [`crate::Observed`] that is on the disk.
     pub(super) observed_durable: AtomicU64,
     /// In SharedFS's own session: the parts of programs' logs that its log depends on, as long as the disk
-    /// may lack them.
-    pub(super) senders: Mutex<HashMap<SessionId, LogDependency>>,
+    /// may lack them. A map without random numbers: asking the kernel for these is where a cancelled thread ends.
+    pub(super) senders: Mutex<BTreeMap<SessionId, LogDependency>>,
 }
