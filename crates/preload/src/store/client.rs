@@ -12,6 +12,7 @@ use std::sync::Arc;
 const OUT_OF_REACH: &[u8] = b"/proc/self/fdinfo/-";
 
 /// The server of this process's calls.
+#[expect(clippy::large_enum_variant, reason = "a process has two at most, and leaks each on the heap")]
 pub enum Client {
     /// The process's own session.
     Own(Arc<cuesta_libfs::Client>),
