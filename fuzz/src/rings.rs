@@ -6,7 +6,7 @@
 use crate::users::Line;
 use cuesta_format::Medium;
 use cuesta_media::{Mapping, Protection, wait};
-use cuesta_served::{Place, Request, Response, Subject};
+use cuesta_served::{PathBase, Request, Response, Subject};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,7 @@ pub fn ring(bytes: &[u8]) {
                 }
                 SOCKET => {
                     let request = Request::Stat {
-                        subject: Subject::Path { place: Place::Root, path: b".", follow: true },
+                        subject: Subject::Path { place: PathBase::Root, path: b".", follow: true },
                     };
                     let Some(_) = line.ask(&request) else { break };
                 }
@@ -126,7 +126,7 @@ pub fn ring(bytes: &[u8]) {
         drop(line);
         let mut other = connect();
         let ring = Ring::of(&mut other);
-        let stat = Request::Stat { subject: Subject::Path { place: Place::Root, path: b".", follow: true } };
+        let stat = Request::Stat { subject: Subject::Path { place: PathBase::Root, path: b".", follow: true } };
         let stat = postcard::to_stdvec(&stat).expect("a request can be written");
         ring.write(REQUEST, &stat);
         ring.set(0, 4, stat.len() as u32);

@@ -13,7 +13,7 @@ use cuesta_format::{
     LogPosition, Operation, SegmentId, SessionId, StoreId, Timestamp,
 };
 use cuesta_libfs::{Allocation, Whence};
-use cuesta_served::{Offset, Once, Place, Request as ServedRequest, Subject};
+use cuesta_served::{Offset, Once, PathBase, Request as ServedRequest, Subject};
 use std::path::Path;
 use zerocopy::IntoBytes;
 
@@ -344,7 +344,7 @@ fn answers() -> Vec<Vec<u8>> {
 }
 
 fn served() -> Vec<Vec<u8>> {
-    let subject = Subject::Path { place: Place::Root, path: b"some/path", follow: true };
+    let subject = Subject::Path { place: PathBase::Root, path: b"some/path", follow: true };
     let requests = [
         ServedRequest::Hello { version: cuesta_served::VERSION },
         ServedRequest::Limit { bytes: 1 << 30 },
@@ -353,7 +353,7 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::Truncate { subject, size: 100 },
         ServedRequest::Stat { subject: Subject::File(3) },
         ServedRequest::List { file: 3, bytes: 4096 },
-        ServedRequest::Link { from: subject, place: Place::Directory(4), path: b"name" },
+        ServedRequest::Link { from: subject, place: PathBase::Directory(4), path: b"name" },
         ServedRequest::GetExtended { subject, name: b"user.one" },
         ServedRequest::Adopt { inode: InodeNumber(3), flags: 2, offset: 9, cell: Some(8) },
         ServedRequest::Reopen { file: 1, flags: 2 },
@@ -373,7 +373,7 @@ fn served() -> Vec<Vec<u8>> {
         },
         ServedRequest::ListExtended { subject: Subject::File(1) },
         ServedRequest::LockFile { file: 1 },
-        ServedRequest::Whereabouts { file: 2, guess: b"directory" },
+        ServedRequest::DirectoryPath { file: 2, guess: b"directory" },
         ServedRequest::Close { file: 3 },
         ServedRequest::Settle,
         ServedRequest::Identify { caller: CallerId([7; 16]) },
@@ -392,7 +392,7 @@ fn served() -> Vec<Vec<u8>> {
 fn asked() -> Vec<Vec<u8>> {
     let frame = |content: &[u8]| [&(content.len() as u16).to_le_bytes(), content].concat();
     let open = |path, flags| {
-        let (place, mode, resolve) = (Place::Root, 0o644.into(), Default::default());
+        let (place, mode, resolve) = (PathBase::Root, 0o644.into(), Default::default());
         let open = ServedRequest::Open { place, path, flags, mode, resolve };
         frame(&postcard::to_stdvec(&open).expect("a request can be written"))
     };

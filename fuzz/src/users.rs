@@ -8,7 +8,7 @@ use crate::world::common::{Store, Writer};
 use cuesta_format::geometry::{USERS_FILES_FOLDER, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::Whence;
-use cuesta_served::{Client, Listener as UsersListener, OpenFile, Place, Request, Response, Server, Subject};
+use cuesta_served::{Client, Listener as UsersListener, OpenFile, PathBase, Request, Response, Server, Subject};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -210,7 +210,7 @@ pub fn kept(bytes: &[u8]) {
                 use_all(client, file);
             }
             inodes = found.iter().map(|file| file.as_ref().map(OpenFile::inode)).collect();
-            let opened = client.open(Place::Root, b"read", 0, 0.into(), Default::default());
+            let opened = client.open(PathBase::Root, b"read", 0, 0.into(), Default::default());
             let (file, token) = opened.expect("there is always room for one more");
             read_content(client, &file);
             new = Some(token);

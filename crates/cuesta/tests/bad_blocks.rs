@@ -1,7 +1,7 @@
 //! A medium that does not take some of its blocks, nor give them: as of persistent memory with poisoned lines, or a disk with bad
 //! sectors, the kernel sends a signal to a process that touches them. Here the file of an arena is cut short, which does the same.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdout, Stdio};
@@ -13,8 +13,8 @@ const BAD_BLOCKS: u64 = 8;
 const GOOD_BYTES: u64 = ARENA_BYTES - BAD_BLOCKS * BLOCK_BYTES;
 
 /// A store whose first arena is full of the file `big`, and loses its last blocks; and a file beside it.
-fn place(checksums: &str) -> Place {
-    let place = Place::new();
+fn place(checksums: &str) -> TestFolder {
+    let place = TestFolder::new();
     let made =
         place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "16M", "--checksums", checksums]);
     assert_eq!(made.status(), 0, "{}", made.errors());
@@ -26,18 +26,18 @@ fn place(checksums: &str) -> Place {
     place
 }
 
-fn shell(place: &Place, script: &str) -> crate::common::Ended {
+fn shell(place: &TestFolder, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 
 #[track_caller]
-fn works(place: &Place, script: &str) -> String {
+fn works(place: &TestFolder, script: &str) -> String {
     let ran = shell(place, script);
     assert_eq!(ran.status(), 0, "{script}: {}", ran.errors());
     ran.text()
 }
 
-fn extents(place: &Place, name: &str) -> Vec<[u64; 3]> {
+fn extents(place: &TestFolder, name: &str) -> Vec<[u64; 3]> {
     let explained = place.cuesta(&["explain", "--store", "store", "--json", name]).text();
     let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
     let number = |extent: &serde_json::Value, key: &str| extent[key].as_u64().unwrap();
@@ -46,17 +46,17 @@ fn extents(place: &Place, name: &str) -> Vec<[u64; 3]> {
 }
 
 /// Where the first of the blocks lies that will be lost, if it is the file's, and at which offset of the file.
-fn last_block(place: &Place, name: &str) -> (u64, u64) {
+fn last_block(place: &TestFolder, name: &str) -> (u64, u64) {
     let holds = |&[address, _, bytes]: &[u64; 3]| (address..address + bytes).contains(&GOOD_BYTES);
     let [address, offset, _] = extents(place, name).into_iter().find(holds).unwrap();
     (GOOD_BYTES, offset + GOOD_BYTES - address)
 }
 
-fn arena(place: &Place) -> File {
+fn arena(place: &TestFolder) -> File {
     File::options().write(true).open(place.path("store/nvm/arenas/arena-000000")).unwrap()
 }
 
-fn status(place: &Place) -> serde_json::Value {
+fn status(place: &TestFolder) -> serde_json::Value {
     serde_json::from_str(&place.cuesta(&["status", "--json", "store"]).text()).unwrap()
 }
 
@@ -74,7 +74,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(place: &Place) -> Reader {
+    fn new(place: &TestFolder) -> Reader {
         let script = "
 import os, sys
 file = os.open('/cuesta/big', os.O_RDWR)

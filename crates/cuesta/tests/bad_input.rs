@@ -1,12 +1,12 @@
 //! What users get wrong, and what happens to stores: one clear line and the documented exit status.
 
-use crate::common::{Ended, Place};
+use crate::common::{Ended, TestFolder};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 #[test]
 fn a_missing_store_is_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for command in ["serve", "stop", "status", "trace"] {
         place.cuesta(&[command, "nowhere"]).refused(1, &["nowhere", "no such store", "cuesta mkfs"]);
     }
@@ -21,7 +21,7 @@ fn a_missing_store_is_named() {
 
 #[test]
 fn a_path_that_is_no_store_is_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     std::fs::create_dir(place.path("folder")).unwrap();
     std::fs::write(place.path("file"), "").unwrap();
     for path in ["folder", "file"] {
@@ -32,7 +32,7 @@ fn a_path_that_is_no_store_is_named() {
 
 #[test]
 fn mkfs_overwrites_nothing() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let again: &[&str] = &["mkfs", "store", "--medium", "memory", "--nvm", "8M"];
     place.cuesta(again).refused(1, &["store", "not empty"]);
     std::fs::write(place.path("file"), "precious").unwrap();
@@ -48,7 +48,7 @@ fn mkfs_overwrites_nothing() {
 #[test]
 fn mkfs_says_what_to_do_with_a_disk() {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-    let place = Place::new();
+    let place = TestFolder::new();
     let (disk, device) = (place.path("disk"), makedev(7, 0));
     if mknodat(CWD, &disk, FileType::BlockDevice, Mode::RUSR, device).is_err() {
         println!("skipped: only root makes devices");
@@ -61,7 +61,7 @@ fn mkfs_says_what_to_do_with_a_disk() {
 
 #[test]
 fn mkfs_names_what_cannot_be() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mkfs = |arguments: &[&str]| -> Ended { place.cuesta(&[&["mkfs", "new"], arguments].concat()) };
     let in_memory = ["--medium", "block", "--nvm-path", "/dev/shm/cuesta-no-disk"];
     mkfs(&in_memory).refused(1, &["cuesta-no-disk", "is in memory", "--medium memory"]);
@@ -82,7 +82,7 @@ fn mkfs_names_what_cannot_be() {
 }
 
 /// Changes one byte of both copies of the store's superblock, or changes it back.
-fn flip_superblock(place: &Place, at: usize) {
+fn flip_superblock(place: &TestFolder, at: usize) {
     for name in ["superblock", "superblock.copy"] {
         let path = place.path("store/nvm").join(name);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -93,7 +93,7 @@ fn flip_superblock(place: &Place, at: usize) {
 
 #[test]
 fn another_version_is_refused_and_kept() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     flip_superblock(&place, 12);
     place.cuesta(&["serve", "store"]).refused(1, &["store", "format version"]);
     place.cuesta(&["fsck", "store"]).refused(8, &["format version"]);
@@ -104,7 +104,7 @@ fn another_version_is_refused_and_kept() {
 
 #[test]
 fn a_damaged_superblock_is_told_from_no_store() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     flip_superblock(&place, 50);
     place.cuesta(&["serve", "store"]).refused(1, &["superblock is damaged"]);
     place.cuesta(&["fsck", "store"]).refused(2, &["superblock is damaged"]);
@@ -114,7 +114,7 @@ fn a_damaged_superblock_is_told_from_no_store() {
 /// A damaged record of the metadata's journal keeps the store closed until an operator says that the last changes may be lost.
 #[test]
 fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let shell = |script: &str| place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
     assert_eq!(shell("echo old >/cuesta/old").status(), 0);
     // All of that is in the tree, and what comes now is in the journal.
@@ -161,14 +161,14 @@ fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
 
 #[test]
 fn a_fast_tier_that_is_gone_is_named() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     std::fs::rename(place.path("store/nvm"), place.path("elsewhere")).unwrap();
     place.cuesta(&["status", "store"]).refused(1, &["store/nvm", "gone", "reboot"]);
 }
 
 #[test]
 fn a_configuration_with_a_mistake_is_named() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     std::fs::write(place.path("store/cuesta.toml"), "kick_bites = 3\n").unwrap();
     let served = place.cuesta(&["serve", "store"]);
     assert_eq!(served.status(), 1);
@@ -177,7 +177,7 @@ fn a_configuration_with_a_mistake_is_named() {
 
 #[test]
 fn a_store_in_use_names_its_holder() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let mut daemon = place.command(&["serve", "store"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
     assert!(log.next().unwrap().unwrap().contains("serving"));
@@ -194,7 +194,7 @@ fn a_store_in_use_names_its_holder() {
 
 #[test]
 fn a_store_in_the_wrong_place_is_told_where_it_belongs() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let belongs = ["store: this is a directory, not a program", "--store store"];
     place.cuesta(&["run", "store", "--", "true"]).refused(126, &belongs);
     place.cuesta(&["run", "./store", "true"]).refused(126, &["--store ./store"]);
@@ -210,7 +210,7 @@ fn a_store_in_the_wrong_place_is_told_where_it_belongs() {
 
 #[test]
 fn programs_that_cannot_be_run_are_named() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let run = |program: &str| place.cuesta(&["run", "--store", "store", "--", program]);
     run("no-such-program").refused(127, &["no-such-program", "no such program"]);
     run("/cuesta/program").refused(127, &["/cuesta/program", "No such file"]);

@@ -1,6 +1,6 @@
 //! Where there is no root's power, no /dev/fuse and next to nothing in /dev: a user namespace, a changed root.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,7 +16,7 @@ fn has_namespaces() -> bool {
 }
 
 /// What `sh -c script` says with mounts and users of its own.
-fn unshared(place: &Place, options: &str, script: &str) -> String {
+fn unshared(place: &TestFolder, options: &str, script: &str) -> String {
     let mut command = Command::new("unshare");
     command.args([options, "--mount-proc", "sh", "-c", script]).env_remove("CUESTA_STORE");
     command.env("P", place.path("")).current_dir(place.path("")).stdin(Stdio::null());
@@ -30,7 +30,7 @@ fn a_root_of_a_namespace_only_works_on_a_store_served_outside() {
     if !has_namespaces() {
         return;
     }
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let made = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", "echo outside > /cuesta/a"]);
     assert_eq!(made.status(), 0, "{}", made.errors());
     let script = "bin/cuesta run --store store -- sh -c 'cat /cuesta/a; echo inside > /cuesta/b; id -u; stat -c %u /cuesta/b'";
@@ -44,7 +44,7 @@ fn a_store_lives_in_a_changed_root_with_nothing_in_dev_but_shared_memory() {
     if !has_namespaces() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     assert!(!Path::new("/cuesta").exists());
     let script = "set -e; R=$P/root; mkdir -p $R/usr $R/tmp $R/proc $R/dev
         mount --rbind /usr $R/usr; for name in bin sbin lib lib64; do ln -s usr/$name $R/$name; done

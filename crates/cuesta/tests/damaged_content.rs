@@ -1,24 +1,24 @@
 //! Content that changes behind the store's back: a program that reads it is told so, and `cuesta scrub` finds it.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 const BLOCK_BYTES: u64 = 4096;
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestFolder {
+    let place = TestFolder::new();
     let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "64M", "--checksums", "on"]);
     assert!(made.text().contains("with checksums"), "{}{}", made.text(), made.errors());
     place
 }
 
-fn shell(place: &Place, script: &str) -> crate::common::Ended {
+fn shell(place: &TestFolder, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 
 /// Where in the first arena a byte of a file lies, as `cuesta explain` says.
-fn address(place: &Place, name: &str, offset: u64) -> u64 {
+fn address(place: &TestFolder, name: &str, offset: u64) -> u64 {
     let explained = place.cuesta(&["explain", "--store", "store", "--json", name]).text();
     let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
     let extents = explained["extents"].as_array().unwrap();
@@ -33,13 +33,13 @@ fn address(place: &Place, name: &str, offset: u64) -> u64 {
     address
 }
 
-fn arena(place: &Place) -> File {
+fn arena(place: &TestFolder) -> File {
     let path = place.path("store/nvm/arenas/arena-000000");
     File::options().read(true).write(true).open(path).unwrap()
 }
 
 /// Changes a bit of a file, `offset` bytes from its beginning.
-fn flip(place: &Place, name: &str, offset: u64) {
+fn flip(place: &TestFolder, name: &str, offset: u64) {
     let (arena, address) = (arena(place), address(place, name, offset));
     let mut byte = [0];
     arena.read_exact_at(&mut byte, address).unwrap();
@@ -108,7 +108,7 @@ fn a_damaged_block_stays_damaged_until_all_of_it_is_written_anew() {
 
 #[test]
 fn a_store_without_checksums_says_so() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let scrubbed = place.cuesta(&["scrub", "store"]);
     assert!(scrubbed.status() == 1 && scrubbed.errors().contains("--checksums on"), "{}", scrubbed.errors());
 }
@@ -116,7 +116,7 @@ fn a_store_without_checksums_says_so() {
 /// As of a disk with a sector that cannot be read: the kernel sends a signal to a process that looks at the mapped page.
 #[test]
 fn a_block_that_the_medium_does_not_give_is_an_error_to_readers_and_the_daemon_goes_on() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let write = "head -c 20000 /dev/urandom >/cuesta/near && head -c 20000 /dev/urandom >/cuesta/far";
     assert_eq!(shell(&place, write).status(), 0);
     let daemon = place.daemon();

@@ -1,7 +1,7 @@
 //! Files that every program has mapped, damaged under it; and logs on a disk, damaged while no process has the store open.
 
 use crate::common::disk::Disk;
-use crate::common::{Place, can_mount};
+use crate::common::{TestFolder, can_mount};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -39,7 +39,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(place: &Place) -> Program {
+    fn start(place: &TestFolder) -> Program {
         let mut command =
             place.command(&["run", "--store", "store", "--", "/usr/bin/python3", "-c", APPENDS]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -63,7 +63,7 @@ impl Program {
     }
 }
 
-fn tier(place: &Place) -> PathBuf {
+fn tier(place: &TestFolder) -> PathBuf {
     place.path("store/nvm")
 }
 
@@ -71,7 +71,7 @@ fn write(path: &Path) -> File {
     OpenOptions::new().write(true).open(path).unwrap()
 }
 
-fn lines(place: &Place) -> String {
+fn lines(place: &TestFolder) -> String {
     place.cuesta(&["run", "--store", "store", "--", "cat", "/cuesta/log"]).text()
 }
 

@@ -1,15 +1,15 @@
 //! `cuesta quota --directory`, as programs meet it: a directory of a size of its own.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use serde_json::Value;
 
 /// Runs a script on the store.
-fn run(place: &Place, script: &str) -> crate::common::Ended {
+fn run(place: &TestFolder, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 
 /// What `cuesta quota --json` says of a directory.
-fn quota(place: &Place, directory: &str) -> Value {
+fn quota(place: &TestFolder, directory: &str) -> Value {
     let shown = place.cuesta(&["quota", "store", "--json", "--directory", directory]);
     assert_eq!(shown.status(), 0, "{}", shown.errors());
     serde_json::from_str::<Value>(&shown.text()).unwrap()["directories"][0].clone()
@@ -17,7 +17,7 @@ fn quota(place: &Place, directory: &str) -> Value {
 
 #[test]
 fn a_directory_is_as_large_as_its_quota() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let made = run(
         &place,
         "cd /cuesta; mkdir -p p/old beside; dd if=/dev/zero of=p/old/f bs=4k count=100; ln -s p link",
@@ -83,7 +83,7 @@ fn a_directory_is_as_large_as_its_quota() {
 
 #[test]
 fn a_soft_limit_is_exceeded_for_its_grace_which_is_shown() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(run(&place, "mkdir /cuesta/p").status(), 0);
     let set = |arguments: &[&str]| {
         let shown = place.cuesta(&[&["quota", "store", "--directory", "p"], arguments].concat());
@@ -135,7 +135,7 @@ fn a_soft_limit_is_exceeded_for_its_grace_which_is_shown() {
 /// Others come and work while it is set: no call fails, and nothing is left out.
 #[test]
 fn programs_that_run_while_it_is_set_go_on() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(run(&place, "mkdir -p /cuesta/p").status(), 0);
     let script = "cd /cuesta/p; for d in $(seq 40); do mkdir -p $1/$d || exit 1; for f in $(seq 20); do echo $f >$1/$d/$f || exit 1; done; mv $1/$d $1/m$d || exit 1; done";
     let programs: Vec<_> = ["a", "b"]

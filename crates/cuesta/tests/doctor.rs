@@ -1,13 +1,13 @@
 //! `cuesta doctor`: what became of a program's calls, across everything it starts, however that ends.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The doctor's report on a program, and the program's status.
-fn report(place: &Place, program: &[&str]) -> (Value, i32) {
+fn report(place: &TestFolder, program: &[&str]) -> (Value, i32) {
     let arguments = ["doctor", "--store", "store", "--json", "--output", "report.json", "--"];
     let ended = place.cuesta(&[&arguments[..], program].concat());
     let text = std::fs::read_to_string(place.path("report.json")).unwrap();
@@ -21,7 +21,7 @@ fn find(list: &Value, wanted: impl Fn(&Value) -> bool) -> &Value {
 }
 
 /// A static program that says a word.
-fn static_program(place: &Place) -> PathBuf {
+fn static_program(place: &TestFolder) -> PathBuf {
     let (source, program) = (place.path("alone.c"), place.path("alone"));
     let text = "#include <unistd.h>\nint main(void) { return write(1, \"alone\\n\", 6) != 6; }\n";
     std::fs::write(&source, text).unwrap();
@@ -71,7 +71,7 @@ sys.exit(9)
 
 #[test]
 fn calls_of_all_threads_children_and_programs_are_counted_by_what_became_of_them() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     std::fs::write(place.path("family.py"), FAMILY).unwrap();
     let (report, status) = report(&place, &["python3", "family.py"]);
     assert_eq!(
@@ -107,7 +107,7 @@ fn calls_of_all_threads_children_and_programs_are_counted_by_what_became_of_them
 
 #[test]
 fn programs_the_library_cannot_be_loaded_into_are_named() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let program = static_program(&place);
     let alone = program.to_str().unwrap();
     let script = format!("{alone} && {alone} && echo x >/cuesta/x; {alone} /cuesta/x; true");
@@ -124,7 +124,7 @@ fn programs_the_library_cannot_be_loaded_into_are_named() {
 
 #[test]
 fn a_program_that_a_static_one_starts_is_one_of_its_own() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let starter = place.path("starter");
     let text = "#include <unistd.h>\nint main(void) { return execl(\"/bin/cat\", \"cat\", \"/cuesta/kept\", (char *)0); }\n";
     std::fs::write(place.path("starter.c"), text).unwrap();
@@ -146,7 +146,7 @@ fn a_program_that_a_static_one_starts_is_one_of_its_own() {
 
 #[test]
 fn a_program_that_the_kernel_refuses_was_not_started() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let script = "printf 'echo read by the shell' >text; chmod +x text; ./text";
     let (report, status) = report(&place, &["sh", "-c", script]);
     assert_eq!(status, 0, "{report:#}");
@@ -160,7 +160,7 @@ fn a_program_that_the_kernel_refuses_was_not_started() {
 
 #[test]
 fn a_person_reads_a_table_and_what_to_do() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let script = "echo kept >/cuesta/kept; cat /cuesta/kept /cuesta/none; exit 5";
     let ended = place.cuesta(&["doctor", "--store", "store", "--", "sh", "-c", script]);
     assert_eq!((ended.status(), &ended.text()[..]), (5, "kept\n"), "{}", ended.errors());
@@ -182,7 +182,7 @@ fn a_person_reads_a_table_and_what_to_do() {
 
 #[test]
 fn what_has_nothing_to_do_with_the_store_is_told_apart() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let script = "umask 7; cd /; cat /etc/passwd >/dev/null; (exit 1); trap : USR1; env";
     let mut command = place.command(&["doctor", "--store", "store", "--json", "--output", "out", "--"]);
     let ended = crate::common::Ended(command.args(["sh", "-c", script]).output().unwrap());
@@ -202,7 +202,7 @@ fn what_has_nothing_to_do_with_the_store_is_told_apart() {
 
 #[test]
 fn each_call_is_counted_once_for_what_it_was_about() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let program = "
 import ctypes, os, socket
 os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
@@ -239,7 +239,7 @@ for turn in range(3):
 
 #[test]
 fn the_end_of_the_program_is_passed_on() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let (report, status) = report(&place, &["sh", "-c", "echo x >/cuesta/x; kill -KILL $$"]);
     assert_eq!((status, &report["signal"]), (128 + 9, &9.into()));
     assert_eq!(find(&report["calls"], |call| call["call"] == "openat")["served"], 1, "{report:#}");
@@ -253,7 +253,7 @@ fn the_end_of_the_program_is_passed_on() {
 
 #[test]
 fn a_signal_to_the_doctor_reaches_the_program_and_is_reported() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let script = "trap 'exit 4' TERM; echo ready; turn=0; while [ $turn -lt 3000 ]; do sleep 0.02; turn=$((turn+1)); done";
     let mut doctor = place
         .command(&["doctor", "--store", "store", "--", "sh", "-c", script])

@@ -2,7 +2,7 @@
 //!
 //! The figures of the machine's medium are not known here: 1 ns is faster than any, and 50,000 ns slower.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -11,7 +11,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn a_store_plays_what_it_was_made_for_until_its_configuration_says_otherwise() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let profile = "read_ns=50000,write_ns=40000";
     let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--emulate", profile]);
     assert_eq!(made.status(), 0, "{}", made.errors());
@@ -36,7 +36,7 @@ fn a_store_plays_what_it_was_made_for_until_its_configuration_says_otherwise() {
 
 #[test]
 fn mkfs_refuses_a_profile_that_is_none_or_faster_than_the_medium_or_on_a_disk() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mkfs = |profile: &str, medium: &str, at: &str| {
         place.cuesta(&["mkfs", at, "--medium", medium, "--nvm", "8M", "--emulate", profile])
     };
@@ -55,7 +55,7 @@ fn mkfs_refuses_a_profile_that_is_none_or_faster_than_the_medium_or_on_a_disk() 
 
 #[test]
 fn the_daemon_tells_of_an_impossible_configuration() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let path = place.path("store/cuesta.toml");
     std::fs::write(&path, "emulate = \"tape\"\n").unwrap();
     let refused = place.cuesta(&["serve", "store"]);
@@ -70,7 +70,7 @@ fn the_daemon_tells_of_an_impossible_configuration() {
 
 #[test]
 fn calibrate_tells_what_is_asked_and_what_is_obtained() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let measured =
         place.cuesta(&["calibrate", "store", "--json", "--emulate", "read_ns=50000,write_mb_s=100"]);
     let told = json(&measured.text());

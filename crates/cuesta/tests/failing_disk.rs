@@ -2,7 +2,7 @@
 //! power. Unwritten data is gone, and the file system takes and gives nothing any more until it is mounted anew.
 
 use crate::common::disk::Disk;
-use crate::common::{Place, can_mount};
+use crate::common::{TestFolder, can_mount};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -111,7 +111,7 @@ fn a_daemon_whose_log_cannot_be_written_goes_on() {
     if !Path::new("/dev/full").exists() {
         return;
     }
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let mut daemon = place.command(&["serve", "store"]).stderr(full).spawn().unwrap();
     let run = |script: &str| place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);

@@ -1,6 +1,6 @@
 //! Stores of older minor versions of the format, as their releases left them: they open, and are of this version from then on.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use std::process::Command;
 const LOOK: &str = "cd /cuesta && cat a/hello a/hard a/link && cksum a/b/numbers holes && stat -c '%a %h %s' a/hello holes && \
                     readlink a/link && find . | sort | tr '\\n' ' '";
 
-fn golden(name: &str) -> Place {
-    let place = Place::new();
+fn golden(name: &str) -> TestFolder {
+    let place = TestFolder::new();
     let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats").join(name);
     let unpack = "import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])";
     let unpacked =

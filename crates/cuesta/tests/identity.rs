@@ -1,8 +1,8 @@
 //! Which file a file is: device and inode numbers, by both doors and of several stores.
 
-use crate::common::{Ended, Place, can_mount, mounted::Mounted};
+use crate::common::{Ended, TestFolder, can_mount, mounted::Mounted};
 
-fn run(place: &Place, store: &str, script: &str) -> Ended {
+fn run(place: &TestFolder, store: &str, script: &str) -> Ended {
     place.cuesta(&["run", "--store", store, "--", "sh", "-c", script])
 }
 
@@ -13,7 +13,7 @@ fn shown(ended: &Ended) -> String {
 
 #[test]
 fn two_stores_never_share_a_device_number_and_each_keeps_its_own() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let made = place.cuesta(&["mkfs", "other", "--medium", "memory", "--nvm", "8M"]);
     assert_eq!(made.status(), 0, "{}", made.errors());
     let script = "mkdir -p /cuesta/d; stat -c '%d' /cuesta /cuesta/d; stat -f -c %i /cuesta; \
@@ -64,7 +64,7 @@ fn a_program_sees_one_number_for_as_long_as_it_runs() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     std::fs::create_dir(place.path("mnt")).unwrap();
     let script =
         "stat -c %d /cuesta; bin/cuesta mount store mnt >&2; stat -c %d /cuesta; bin/cuesta unmount mnt >&2";

@@ -1,21 +1,21 @@
 //! A store's life: made, worked on by programs, killed, recovered, checked.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-fn daemon_pid(place: &Place) -> String {
+fn daemon_pid(place: &TestFolder) -> String {
     std::fs::read_to_string(place.path("store/lock")).unwrap().trim().to_owned()
 }
 
-fn shell(place: &Place, script: &str) -> crate::common::Ended {
+fn shell(place: &TestFolder, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 
 #[test]
 fn files_and_exit_status_pass_through() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let first = shell(&place, "echo hello >/cuesta/a && mkdir /cuesta/d && mv /cuesta/a /cuesta/d/b; exit 7");
     assert_eq!(first.status(), 7, "{}", first.errors());
     assert_eq!(shell(&place, "cat /cuesta/d/b; ls /cuesta").text(), "hello\nd\n");
@@ -30,7 +30,7 @@ fn files_and_exit_status_pass_through() {
 /// The one that starts the daemon as well.
 #[test]
 fn a_program_that_waits_for_all_its_children_has_none_it_did_not_start() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let waits = "import os; os.wait()";
     let waited = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", waits]);
     assert!(waited.errors().contains("ChildProcessError"), "{}", waited.errors());
@@ -38,7 +38,7 @@ fn a_program_that_waits_for_all_its_children_has_none_it_did_not_start() {
 
 #[test]
 fn programs_that_lie_on_the_store_run() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(shell(&place, "cp /bin/echo /cuesta/say").status(), 0);
     let said = place.cuesta(&["run", "--store", "store", "--", "/cuesta/say", "hello"]);
     assert_eq!(said.text(), "hello\n", "{}", said.errors());
@@ -46,7 +46,7 @@ fn programs_that_lie_on_the_store_run() {
 
 #[test]
 fn what_a_killed_daemon_left_is_recovered() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let killing = "echo safe >/cuesta/a && kill -9 $(cat store/lock) && kill -9 $$";
     let killed = shell(&place, killing);
     assert_eq!(killed.status(), -1);
@@ -57,7 +57,7 @@ fn what_a_killed_daemon_left_is_recovered() {
 
 #[test]
 fn programs_read_the_state_as_json() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(shell(&place, "echo hello >/cuesta/a").status(), 0);
     let json = |arguments: &[&str]| -> serde_json::Value {
         let ended = place.cuesta(arguments);
@@ -82,7 +82,7 @@ fn programs_read_the_state_as_json() {
 
 #[test]
 fn signals_stop_the_daemon_in_order() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(shell(&place, "echo hello >/cuesta/a").status(), 0);
     let pid = daemon_pid(&place);
     assert!(Command::new("sh").args(["-c", "kill -TERM $0", &pid]).status().unwrap().success());
@@ -96,7 +96,7 @@ fn signals_stop_the_daemon_in_order() {
 
 #[test]
 fn several_starts_at_once_share_one_daemon() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let started: Vec<_> = (0..6)
         .map(|number| {
             let script = format!("echo {number} >/cuesta/file-{number}");
@@ -111,7 +111,7 @@ fn several_starts_at_once_share_one_daemon() {
 
 #[test]
 fn a_daemon_that_does_not_understand_the_question_is_stopped_too() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let other = "
 import os, signal, socket, time
 def leave(*_):
@@ -144,7 +144,7 @@ signal.pause()";
 /// each call, and leaves no session behind.
 #[test]
 fn attaching_that_finds_no_descriptors_fails_at_once_and_leaves_no_session() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let program = "
 import json, os, resource, subprocess, time
 least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -172,7 +172,7 @@ print(failed > 0, seconds < 20, len(own))
 
 #[test]
 fn a_daemon_has_no_open_files_of_its_starter() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let file = place.path("file of the caller's");
     std::fs::write(&file, "").unwrap();
     let script = "exec 9<\"$1\"; \"$0\" run --store store -- true";
@@ -186,7 +186,7 @@ fn a_daemon_has_no_open_files_of_its_starter() {
 
 #[test]
 fn a_store_is_made_of_what_its_place_is() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mkfs = |arguments: &[&str]| {
         let made = place.cuesta(&[&["mkfs", "--nvm", "8M"], arguments].concat());
         assert_eq!(made.status(), 0, "{}", made.errors());
@@ -212,7 +212,7 @@ fn a_store_is_made_of_what_its_place_is() {
 #[test]
 fn a_long_log_is_put_aside_while_the_daemon_runs() {
     use std::io::{Read as _, Write as _};
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(shell(&place, "true").status(), 0);
     let (log, aside) = (place.path("store/sharedfs.log"), place.path("store/sharedfs.log.old"));
     let nonsense = || {

@@ -1,6 +1,6 @@
 //! Locks outlast the daemon that served who holds them.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -23,7 +23,7 @@ def take(wait):
     return fds
 ";
 
-fn start(place: &Place, script: &str) -> (Child, BufReader<ChildStdout>) {
+fn start(place: &TestFolder, script: &str) -> (Child, BufReader<ChildStdout>) {
     let script = format!("{TAKE}{script}");
     let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", &script]);
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -39,7 +39,7 @@ fn line(said: &mut BufReader<ChildStdout>) -> String {
 
 #[test]
 fn locks_outlast_a_daemon_that_is_killed() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     // Unlocked one way each: given up, and closed.
     let (mut holder, mut said) = start(
         &place,

@@ -1,7 +1,7 @@
 //! What an operator meets on an ordinary day: one clear line, the right exit status, and what to do.
 
 use crate::common::mounted::Mounted;
-use crate::common::{Ended, Place, can_mount};
+use crate::common::{Ended, TestFolder, can_mount};
 use std::process::Command;
 
 fn json(ended: &Ended) -> serde_json::Value {
@@ -13,7 +13,7 @@ fn mkfs_says_how_much_room_is_needed() {
     if !can_mount() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let script = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec \"$@\"";
     let mkfs = place.command(&["mkfs", "/tmp/cuesta-test-no-room", "--medium", "memory"]);
     // The program lies in /dev/shm, which the small one hides.
@@ -28,7 +28,7 @@ fn mkfs_says_how_much_room_is_needed() {
 
 #[test]
 fn mkfs_refuses_a_tier_of_nothing_and_a_device_that_is_not_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let zero = ["mkfs", "new", "--medium", "memory", "--nvm", "0"];
     place.cuesta(&zero).refused(2, &["--nvm 0", "1.0 MiB at least"]);
     let nameless = ["mkfs", "new", "--medium", "memory", "--overwrite-device"];
@@ -38,7 +38,7 @@ fn mkfs_refuses_a_tier_of_nothing_and_a_device_that_is_not_named() {
 
 #[test]
 fn a_level_of_the_log_that_does_not_exist_is_named() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let served = place.command(&["serve", "store"]).env("CUESTA_LOG", "loud").output().unwrap();
     Ended(served).refused(2, &["CUESTA_LOG=loud", "debug"]);
     // A daemon in the background serves all the same, and says so in its log.
@@ -50,7 +50,7 @@ fn a_level_of_the_log_that_does_not_exist_is_named() {
 
 #[test]
 fn a_soft_limit_above_the_limit_is_refused() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let quota = |arguments: &[&str]| place.cuesta(&[&["quota", "store", "--user", "7"], arguments].concat());
     quota(&["--bytes", "2M", "--soft-bytes", "3M"])
         .refused(2, &["soft limit of 3.0 MiB", "limit of 2.0 MiB"]);
@@ -62,7 +62,7 @@ fn a_soft_limit_above_the_limit_is_refused() {
 
 #[test]
 fn no_store_appears_where_programs_need_the_kernel() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     for at in ["/proc", "/proc/self", "/sys/kernel", "/dev"] {
         place.cuesta(&["run", "--store", "store", "--at", at, "--", "true"]).refused(125, &["--at", "/data"]);
     }
@@ -70,7 +70,7 @@ fn no_store_appears_where_programs_need_the_kernel() {
 
 #[test]
 fn errors_are_json_where_json_was_asked_for() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     for (arguments, status, words) in [
         (&["status", "--json", "store"][..], 3, "no daemon serves"),
         (&["status", "nowhere", "--json"], 1, "no such store"),
@@ -91,7 +91,7 @@ fn errors_are_json_where_json_was_asked_for() {
 
 #[test]
 fn paths_may_have_spaces() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let made = place.cuesta(&["mkfs", "a store", "--medium", "memory", "--nvm", "8M"]);
     assert!(made.text().contains("cuesta run --store 'a store' -- bash"), "{}", made.text());
     let at = place.path("a place").display().to_string();

@@ -1,6 +1,6 @@
 //! A daemon that dies or is replaced under programs: they go on.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
@@ -42,7 +42,7 @@ struct Talking {
 }
 
 impl Talking {
-    fn start(place: &Place, source: &str) -> Talking {
+    fn start(place: &TestFolder, source: &str) -> Talking {
         let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", source]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -64,14 +64,14 @@ impl Talking {
     }
 }
 
-fn start_daemon(place: &Place) {
+fn start_daemon(place: &TestFolder) {
     let started = place.cuesta(&["run", "--store", "store", "--", "true"]);
     assert_eq!(started.status(), 0, "{}", started.errors());
 }
 
 #[test]
 fn a_program_goes_on_when_its_daemon_is_killed_or_replaced() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let mut writer = Talking::start(&place, WRITER);
     for round in 0..6 {
         assert_eq!(writer.hear(), (100 * (round + 1)).to_string());
@@ -110,7 +110,7 @@ print(done, flush=True)
 
 #[test]
 fn two_programs_on_one_database_go_on_while_daemons_are_killed() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let mut counters = [Talking::start(&place, COUNTER), Talking::start(&place, COUNTER)];
     for _ in 0..4 {
         counters.iter_mut().for_each(|counter| drop(counter.hear()));
@@ -131,7 +131,7 @@ fn two_programs_on_one_database_go_on_while_daemons_are_killed() {
 
 #[test]
 fn a_program_that_is_started_while_there_is_no_daemon_waits_for_it() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let source = "import subprocess, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n\
                   subprocess.run(['sh', '-c', 'echo made > /cuesta/f; cat /cuesta/f'], check=True)\n";
     let mut shell = Talking::start(&place, source);
@@ -144,7 +144,7 @@ fn a_program_that_is_started_while_there_is_no_daemon_waits_for_it() {
 
 #[test]
 fn what_a_program_left_that_died_before_it_came_back_is_put_in_order() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let source = "import os, sys\nf = os.open('/cuesta/held', os.O_CREAT | os.O_RDWR)\nos.write(f, b'x' * 9000)\n\
                   os.unlink('/cuesta/held')\nopen('/cuesta/kept', 'w').write('kept')\nprint('ready', flush=True)\n\
                   sys.stdin.readline()\nos.kill(os.getpid(), 9)\n";
@@ -190,7 +190,7 @@ print(said(os.pwrite, fd, b'lost', 0), said(os.write, fd, b'lost'), said(os.ftru
 /// Nobody knows any more what it was.
 #[test]
 fn an_open_file_that_was_sent_before_its_daemon_died_takes_nothing_that_would_be_lost() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let mut program = Talking::start(&place, SENDER);
     assert_eq!(program.hear(), "sent");
     place.kill_daemon();
@@ -214,7 +214,7 @@ print(os.pread(held, 10, 0), os.pread(late, 10, 0), flush=True)
 ";
 
 /// Makes and removes files, in all several times as large as the store.
-fn make_and_remove(place: &Place) {
+fn make_and_remove(place: &TestFolder) {
     for _ in 0..8 {
         let script = "head -c 2M /dev/zero > /cuesta/large && rm /cuesta/large";
         let made = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
@@ -225,7 +225,7 @@ fn make_and_remove(place: &Place) {
 /// A shell that waits for its user since before an upgrade cannot say what it has open, but nothing that is newer.
 #[test]
 fn an_idle_program_does_not_keep_what_is_removed_after_its_daemon_died() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let mut idler = Talking::start(&place, IDLER);
     assert_eq!(idler.hear(), "idle");
     place.kill_daemon();
@@ -261,7 +261,7 @@ fn an_idle_program_does_not_keep_what_is_removed_after_its_daemon_died() {
 /// Each of them begins with whatever daemon there is, and may find it gone with its second question.
 #[test]
 fn programs_that_are_started_while_daemons_are_replaced_find_what_is_there() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     start_daemon(&place);
     let stop = place.path("stop");
     let script = format!(

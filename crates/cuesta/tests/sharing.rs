@@ -1,7 +1,7 @@
 //! Programs that work side by side in one store.
 
 use crate::common::disk::Disk;
-use crate::common::{Place, can_mount};
+use crate::common::{TestFolder, can_mount};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const FILES: usize = 2000;
 
-fn status(place: &Place) -> Value {
+fn status(place: &TestFolder) -> Value {
     serde_json::from_str(&place.cuesta(&["status", "--json", "store"]).text()).unwrap()
 }
 
@@ -17,7 +17,7 @@ fn status(place: &Place) -> Value {
 /// other again and again.
 #[test]
 fn programs_in_directories_of_their_own_leave_each_other_alone() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let made = place.cuesta(&["run", "--store", "store", "--", "mkdir", "/cuesta/a", "/cuesta/b"]);
     assert_eq!(made.status(), 0, "{}", made.errors());
     let before = status(&place)["fences"].as_u64().unwrap();
@@ -57,7 +57,7 @@ sys.stdin.read()
 /// Whoever takes turns does not tell that there is something in its log: it is looked after all the same.
 #[test]
 fn what_was_written_in_turns_leaves_the_logs_when_it_is_quiet() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", TURNS]);
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -79,7 +79,7 @@ fn what_was_written_in_turns_leaves_the_logs_when_it_is_quiet() {
 }
 
 /// How often programs attached a session.
-fn attached(place: &Place) -> u64 {
+fn attached(place: &TestFolder) -> u64 {
     let status = status(place);
     let requests = status["requests"].as_array().unwrap();
     let attach = requests.iter().find(|request| request["kind"] == "attach");
@@ -88,7 +88,7 @@ fn attached(place: &Place) -> u64 {
 
 #[test]
 fn programs_that_only_name_files_attach_no_session() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let run = |script: &str| {
         let ran = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
         assert_eq!(ran.status(), 0, "{script}: {}", ran.errors());
@@ -110,7 +110,7 @@ fn programs_that_only_name_files_attach_no_session() {
 /// The first call of a program is a rename in the working directory, and then it does all the rest.
 #[test]
 fn a_program_goes_on_with_a_session_where_its_first_calls_were_served() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     let script = "
 import os
 os.mkdir('d')

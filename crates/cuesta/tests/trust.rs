@@ -1,6 +1,6 @@
 //! What other users plant, or remove, outside a store's own folder and in it.
 
-use crate::common::{Ended, Place};
+use crate::common::{Ended, TestFolder};
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
@@ -10,20 +10,20 @@ use std::process::Command;
 const OTHER: u32 = 65002;
 
 /// A place with a store whose fast tier is elsewhere in shared memory, and the tier.
-fn with_tier_elsewhere() -> (Place, PathBuf) {
-    let place = Place::new();
+fn with_tier_elsewhere() -> (TestFolder, PathBuf) {
+    let place = TestFolder::new();
     let tier = place.path("tier");
     let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--nvm-path", "tier"]);
     assert_eq!(made.status(), 0, "{}", made.errors());
     (place, tier)
 }
 
-fn stopped(place: &Place) {
+fn stopped(place: &TestFolder) {
     let stopped = place.cuesta(&["stop", "store"]);
     assert_eq!(stopped.status(), 0, "{}", stopped.errors());
 }
 
-fn run(place: &Place, script: &str) -> Ended {
+fn run(place: &TestFolder, script: &str) -> Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 
@@ -98,11 +98,11 @@ fn a_folder_that_others_may_write_is_not_served() {
 }
 
 /// Made without its user's help: that one may not get at the place.
-fn store_of_another() -> Option<Place> {
+fn store_of_another() -> Option<TestFolder> {
     if !is_root() {
         return None;
     }
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     std::fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
     give(&place.path("store"), OTHER);
     Some(place)
@@ -197,7 +197,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_removed_lock_file_and_socket_come_back_and_let_no_second_daemon_in() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(run(&place, "echo one >/cuesta/a").status(), 0);
     let daemon = place.daemon();
     let (lock, socket) = (place.path("store/lock"), place.path("store/sharedfs.sock"));
@@ -216,7 +216,7 @@ fn a_removed_lock_file_and_socket_come_back_and_let_no_second_daemon_in() {
 
 #[test]
 fn a_daemon_without_a_socket_is_stopped() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     assert_eq!(run(&place, "echo one >/cuesta/a").status(), 0);
     let daemon = place.daemon();
     for name in ["sharedfs.sock", ".sharedfs.sock"] {
@@ -230,7 +230,7 @@ fn a_daemon_without_a_socket_is_stopped() {
 
 #[test]
 fn serve_waits_for_a_daemon_that_was_killed() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     for _ in 0..5 {
         assert_eq!(run(&place, "head -c 4M /dev/zero >/cuesta/a").status(), 0);
         place.kill_daemon();

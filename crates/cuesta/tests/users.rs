@@ -1,6 +1,6 @@
 //! Programs of another user than the store's, started by that user.
 
-use crate::common::{Ended, Place, Stopped};
+use crate::common::{Ended, Stopped, TestFolder};
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::wire::{Question, Request, Response};
@@ -19,18 +19,18 @@ use std::time::Duration;
 const NOBODY: u32 = 65534;
 
 /// A store in a folder with this mode for others. None where the test cannot become another user.
-fn place_for_others(mode: u32) -> Option<Place> {
+fn place_for_others(mode: u32) -> Option<TestFolder> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root becomes somebody else");
         return None;
     }
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
     set_permissions(place.path("store"), Permissions::from_mode(mode)).unwrap();
     Some(place)
 }
 
-fn as_nobody(place: &Place, script: &str) -> Ended {
+fn as_nobody(place: &TestFolder, script: &str) -> Ended {
     let mut command = place.command(&["run", "--store", "store", "--", "/bin/sh", "-c", script]);
     Ended(command.uid(NOBODY).gid(NOBODY).output().unwrap())
 }
@@ -60,7 +60,7 @@ fn a_store_that_others_may_reach_serves_them_while_its_user_serves_it() {
     as_nobody(&place, "true").refused(125, &["store", "another user", "not served"]);
 }
 
-fn users_socket(place: &Place) -> PathBuf {
+fn users_socket(place: &TestFolder) -> PathBuf {
     place.path("store").join(USERS_FOLDER).join(USERS_SOCKET_FILE)
 }
 
@@ -275,7 +275,7 @@ fn a_program_of_another_user_goes_on_when_the_daemon_is_killed_or_replaced() {
 }
 
 /// What `cuesta quota --json` says of a user.
-fn quota(place: &Place, user: &str) -> serde_json::Value {
+fn quota(place: &TestFolder, user: &str) -> serde_json::Value {
     let shown = place.cuesta(&["quota", "store", "--json", "--user", user]);
     assert_eq!(shown.status(), 0, "{}", shown.errors());
     serde_json::from_str::<serde_json::Value>(&shown.text()).unwrap()["users"][0].clone()

@@ -1,6 +1,6 @@
 //! A daemon of another version than the command, and the programs, that meet it.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +21,7 @@ while True:
     connection.close()
 ";
 
-fn daemon(place: &Place, age: &str) -> Child {
+fn daemon(place: &TestFolder, age: &str) -> Child {
     let _ = std::fs::remove_file(place.path("store/sharedfs.sock"));
     let mut command = Command::new("python3");
     command.args(["-c", DAEMON, age]).current_dir(place.path("")).stdout(Stdio::piped());
@@ -34,7 +34,7 @@ fn daemon(place: &Place, age: &str) -> Child {
 
 #[test]
 fn a_daemon_of_another_version_is_told_with_both_and_can_be_stopped() {
-    let place = Place::with_store();
+    let place = TestFolder::with_store();
     for (age, protocol) in [("newer", "protocol 200,"), ("older", "a protocol before 12,")] {
         let mut daemon = daemon(&place, age);
         let words = ["the daemon speaks", protocol, "and this cuesta ", "cuesta stop"];

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const BLOCK: usize = 4096;
 
 /// A file of the model: its bytes, and an open file on it.
-struct Held {
+struct HeldFile {
     file: Arc<OpenFile>,
     content: Vec<u8>,
     named: bool,
@@ -24,7 +24,7 @@ fn write_at(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 }
 
 /// Clears a range, takes one out, or inserts one.
-fn allocate(client: &Client, held: &mut Held, random: &mut fastrand::Rng) {
+fn allocate(client: &Client, held: &mut HeldFile, random: &mut fastrand::Rng) {
     let size = held.content.len();
     let (at, len) = (random.usize(0..60_000), random.usize(1..30_000));
     let range = at.min(size)..(at + len).min(size);
@@ -56,7 +56,7 @@ fn allocate(client: &Client, held: &mut Held, random: &mut fastrand::Rng) {
 }
 
 /// Holes and data alternate from the start to the end, at block boundaries, and no hole has content.
-fn check_holes(client: &Client, held: &Held, place: &str) {
+fn check_holes(client: &Client, held: &HeldFile, place: &str) {
     let size = held.content.len() as u64;
     let mut at = 0;
     while at < size {
@@ -81,12 +81,12 @@ fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::R
     let mut random = fastrand::Rng::with_seed(seed);
     let client = store.attach();
     let call = root(&client);
-    let mut files: BTreeMap<u32, Held> = BTreeMap::new();
+    let mut files: BTreeMap<u32, HeldFile> = BTreeMap::new();
     let mut next = 0;
     for step in 0..steps {
         if files.len() < 6 && random.u8(..) < 64 {
             let file = call.open(&format!("f{next}"), O_CREAT | O_RDWR).unwrap();
-            files.insert(next, Held { file, content: Vec::new(), named: true });
+            files.insert(next, HeldFile { file, content: Vec::new(), named: true });
             next += 1;
             continue;
         }

@@ -34,6 +34,6 @@ pub use answering::server::{Listener, Server, StartError};
 pub use asking::client::{Client, Holder};
 pub use asking::open_file::OpenFile;
 pub use protocol::call::OwnSession;
-pub use protocol::messages::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+pub use protocol::messages::{Offset, PathBase, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 pub use protocol::once::Once;
 pub use shares::limits::Limits;

@@ -6,7 +6,7 @@ use cuesta_libfs::{
     Allocation, Base, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, ShippedChange,
     ShippedFile, SocketLink, Whence,
 };
-use cuesta_served::{Offset, Place, Request, Response, Subject, VERSION};
+use cuesta_served::{Offset, PathBase, Request, Response, Subject, VERSION};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -29,7 +29,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
 
     as_nobody(|| {
         let mut raw = Raw::connect(&store);
-        let root = Place::Root;
+        let root = PathBase::Root;
         let secret = Subject::Path { place: root, path: b"secret", follow: true };
         let inner = Subject::Path { place: root, path: b"private/inner", follow: true };
         let (path, resolve) = (&b"secret"[..], Resolve::default());
@@ -45,7 +45,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
             Request::ShippedStat { file: shipped },
             Request::Reserve,
             Request::MakeFile { place: root, path: b"made", mode: 0o600.into(), inode },
-            Request::MakeFile { place: Place::Inode(inode), path: b"made", mode: 0o600.into(), inode },
+            Request::MakeFile { place: PathBase::Inode(inode), path: b"made", mode: 0o600.into(), inode },
             Request::Adopt { inode, flags: libc::O_RDWR, offset: 0, cell: None },
             Request::Adopt { inode: InodeNumber::ROOT, flags: libc::O_RDONLY, offset: 0, cell: Some(0) },
             Request::Redeem,
@@ -106,7 +106,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
         }
         // Numbers of files that are others', or no one's.
         for file in (0..64).chain([u64::MAX]) {
-            let (subject, place) = (Subject::File(file), Place::Directory(file));
+            let (subject, place) = (Subject::File(file), PathBase::Directory(file));
             requests.extend([
                 Request::Read { file, count: 10, place: Offset::At(0) },
                 Request::Read { file, count: 10, place: Offset::Own { operation: 0 } },
@@ -131,7 +131,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
                 Request::Reopen { file, flags: libc::O_RDWR },
                 Request::LockFile { file },
                 Request::AdoptLocks { file },
-                Request::Whereabouts { file, guess: b"" },
+                Request::DirectoryPath { file, guess: b"" },
                 Request::Open { place, path: b"secret", flags: 0, mode: 0.into(), resolve },
                 Request::MakeDirectory { place, path: b"new", mode: 0o777.into() },
             ]);
@@ -214,7 +214,7 @@ fn only_an_owner_keeps_times_from_moving_and_only_the_stores_user_says_where_loc
     write_as_root(&store, b"shown", b"to all", 0o644);
     as_nobody(|| {
         let mut raw = Raw::connect(&store);
-        let (place, path, resolve) = (Place::Root, &b"shown"[..], Resolve::default());
+        let (place, path, resolve) = (PathBase::Root, &b"shown"[..], Resolve::default());
         let answer = raw.ask(&Request::Open { place, path, flags: libc::O_RDONLY, mode: 0.into(), resolve });
         let Response::Opened { file, .. } = answer else { panic!("{answer:?}") };
         let flags = libc::O_RDONLY | libc::O_NOATIME;
@@ -259,7 +259,7 @@ fn rubbish_ends_a_connection_and_nothing_else() {
         raw.0.write_all(&u32::MAX.to_le_bytes()).unwrap();
         assert!(raw.has_ended());
         // Names that C cannot hold would void the log of all.
-        let (place, resolve) = (Place::Root, Resolve::default());
+        let (place, resolve) = (PathBase::Root, Resolve::default());
         let flags = libc::O_CREAT | libc::O_RDWR;
         for path in [&b"a\0b"[..], b"\0", b""] {
             let answer = good.ask(&Request::Open { place, path, flags, mode: 0o666.into(), resolve });
@@ -331,7 +331,7 @@ fn connections_and_files_that_come_and_go_are_served_however_often() {
     write_as_root(&store, b"shown", b"to all", 0o644);
     as_nobody(|| {
         let (path, flags, resolve) = (&b"shown"[..], libc::O_RDONLY, Resolve::default());
-        let open = Request::Open { place: Place::Root, path, flags, mode: 0.into(), resolve };
+        let open = Request::Open { place: PathBase::Root, path, flags, mode: 0.into(), resolve };
         // More than one user may have at once of either.
         for _ in 0..1000 {
             Raw::connect(&store);

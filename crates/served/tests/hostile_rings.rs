@@ -3,14 +3,14 @@
 use crate::common::ring::*;
 use crate::common::*;
 use cuesta_libfs::{Base, Error, Resolve, SetAttributes, Target};
-use cuesta_served::{Limits, Offset, Place, Request, Response, Subject, VERSION};
+use cuesta_served::{Limits, Offset, PathBase, Request, Response, Subject, VERSION};
 use rustix::fs::SealFlags;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More than a user may have at once.
 const ROUNDS: usize = 300;
 const STAT: Request<'static> =
-    Request::Stat { subject: Subject::Path { place: Place::Root, path: b".", follow: true } };
+    Request::Stat { subject: Subject::Path { place: PathBase::Root, path: b".", follow: true } };
 
 /// A store with a root that every user may write.
 fn open_store(limits: Limits) -> Store {
@@ -35,7 +35,7 @@ fn rubbish_in_a_ring_ends_its_connection_and_nothing_else() {
     }
     let store = open_store(Limits::default());
     let open = Request::Open {
-        place: Place::Root,
+        place: PathBase::Root,
         path: b".",
         flags: 0,
         mode: 0.into(),
@@ -135,8 +135,12 @@ fn bytes_and_words_that_change_while_they_are_read_harm_no_other_client() {
             while !is_over.load(Ordering::Relaxed) {
                 let (_raw, ring) = ringed(&store);
                 let name = [b'a' + (next() % 26) as u8; 8];
-                let write =
-                    Request::MakeNode { place: Place::Root, path: &name, mode: 0o100_600.into(), device: 0 };
+                let write = Request::MakeNode {
+                    place: PathBase::Root,
+                    path: &name,
+                    mode: 0o100_600.into(),
+                    device: 0,
+                };
                 for _ in 0..next() % 64 {
                     ring.send(0, &write);
                     for _ in 0..next() % 8 {

@@ -168,7 +168,7 @@ fn a_connection_has_one_descriptor_on_its_way() {
     as_nobody(|| {
         let mut raw = Raw::connect(&store);
         let open = Request::Open {
-            place: cuesta_served::Place::Root,
+            place: cuesta_served::PathBase::Root,
             path: b"shown",
             flags: libc::O_RDONLY,
             mode: 0.into(),

@@ -6,7 +6,7 @@ use cuesta_format::wire::{Request as Wire, Response as Answer};
 use cuesta_format::{CALL_SLOTS, CallSlot, CallTag, Caller, CallerId, SessionId};
 use cuesta_libfs::{Base, Error, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
-use cuesta_served::{Client, Once, Place, Request, Response};
+use cuesta_served::{Client, Once, PathBase, Request, Response};
 use std::os::unix::ffi::OsStrExt as _;
 
 const CALLER: CallerId = CallerId([7; 16]);
@@ -25,7 +25,7 @@ impl Raw {
     }
 
     fn mkdir(&mut self, once: Once, path: &[u8]) -> Response {
-        self.ask_once(once, &Request::MakeDirectory { place: Place::Root, path, mode: 0o755.into() })
+        self.ask_once(once, &Request::MakeDirectory { place: PathBase::Root, path, mode: 0o755.into() })
     }
 }
 
@@ -74,7 +74,7 @@ fn a_call_that_is_asked_again_is_executed_once() {
         );
 
         let node = Request::MakeNode {
-            place: Place::Root,
+            place: PathBase::Root,
             path: b"node",
             mode: (libc::S_IFIFO | 0o600).into(),
             device: 0,
@@ -162,10 +162,10 @@ fn a_seek_is_not_taken_for_a_read_of_the_same_number() {
     as_nobody(|| {
         let client = Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
         let (flags, mode) = (libc::O_CREAT | libc::O_RDWR, 0o600.into());
-        let (file, _token) = client.open(Place::Root, b"file", flags, mode, Default::default()).unwrap();
+        let (file, _token) = client.open(PathBase::Root, b"file", flags, mode, Default::default()).unwrap();
         client.write(&file, &[UserSlice::from(&[7; 1000][..])], Some(0), false).unwrap();
         for number in 0..10 {
-            client.make_directory(Place::Root, &[b'a' + number], mode).unwrap();
+            client.make_directory(PathBase::Root, &[b'a' + number], mode).unwrap();
         }
         // Reads catch up with the calls above, and overtake them.
         for step in 1..=40 {

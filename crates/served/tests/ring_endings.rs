@@ -4,7 +4,7 @@ use crate::common::ring::*;
 use cuesta_format::StoreId;
 use cuesta_libfs::{Error, RenameFlags};
 use cuesta_media::wait;
-use cuesta_served::{Client, Holder, Once, OpenFile, Place, Request, Response, Subject, VERSION};
+use cuesta_served::{Client, Holder, Once, OpenFile, PathBase, Request, Response, Subject, VERSION};
 use rustix::fs::MemfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{IoSlice, Read as _, Write as _};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// More calls than a client makes before it asks for a ring.
 const WARM: usize = 40;
-const ROOT: Subject<'static> = Subject::Path { place: Place::Root, path: b".", follow: true };
+const ROOT: Subject<'static> = Subject::Path { place: PathBase::Root, path: b".", follow: true };
 
 #[derive(Debug)]
 struct Path(PathBuf);
@@ -143,7 +143,7 @@ fn warm(client: &Client) {
 }
 
 fn rename(client: &Client) -> Result<(), Error> {
-    client.rename((Place::Root, b"old"), (Place::Root, b"new"), RenameFlags::default())
+    client.rename((PathBase::Root, b"old"), (PathBase::Root, b"new"), RenameFlags::default())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cuesta_format::Medium;
 use cuesta_format::control::CELL_HOLDER;
 use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags, SetAttributes, Whence};
 use cuesta_media::{Mapping, Protection, UserSlice, wait};
-use cuesta_served::{Client, Offset, Place, Request, Response, Subject};
+use cuesta_served::{Client, Offset, PathBase, Request, Response, Subject};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ const WARM: usize = 40;
 
 fn client(store: &Store) -> Client {
     let client = Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
-    let root = Subject::Path { place: Place::Root, path: b".", follow: true };
+    let root = Subject::Path { place: PathBase::Root, path: b".", follow: true };
     (0..WARM).for_each(|_| assert!(client.stat(root).is_ok()));
     assert!(client.has_ring());
     client
@@ -24,7 +24,7 @@ fn client(store: &Store) -> Client {
 
 /// One request of each kind that goes by a ring.
 fn requests(file: u64, directory: u64) -> Vec<Request<'static>> {
-    let root = Place::Root;
+    let root = PathBase::Root;
     let subject = Subject::File(file);
     let named = Subject::Path { place: root, path: b"file", follow: true };
     let flags = ExtendedFlags::default();
@@ -46,11 +46,11 @@ fn requests(file: u64, directory: u64) -> Vec<Request<'static>> {
         Request::MakeNode { place: root, path: b"node", mode: 0o100_600.into(), device: 0 },
         Request::MakeLink { target: b"target", place: root, path: b"link" },
         Request::ReadLink { subject: Subject::Path { place: root, path: b"link", follow: false } },
-        Request::Link { from: subject, place: Place::Directory(directory), path: b"linked" },
+        Request::Link { from: subject, place: PathBase::Directory(directory), path: b"linked" },
         Request::Rename {
             place: root,
             path: b"node",
-            new_place: Place::Directory(directory),
+            new_place: PathBase::Directory(directory),
             new_path: b"renamed",
             flags: RenameFlags::default(),
         },
@@ -61,10 +61,10 @@ fn requests(file: u64, directory: u64) -> Vec<Request<'static>> {
         Request::GetExtended { subject, name: b"user.two" },
         Request::ListExtended { subject },
         Request::RemoveExtended { subject, name: b"user.one" },
-        Request::Unlink { place: Place::Directory(directory), path: b"renamed", directory: false },
+        Request::Unlink { place: PathBase::Directory(directory), path: b"renamed", directory: false },
         Request::Unlink { place: root, path: b"absent", directory: false },
         Request::Settle,
-        Request::Whereabouts { file: directory, guess: b"/directory" },
+        Request::DirectoryPath { file: directory, guess: b"/directory" },
         Request::Close { file },
         Request::Read { file, count: 100, place: Offset::At(0) },
     ]
@@ -76,7 +76,11 @@ fn calls_by_a_ring_answer_as_by_the_socket() {
         let store = store();
         let mut raw = Raw::connect(&store);
         assert_eq!(
-            raw.ask(&Request::MakeDirectory { place: Place::Root, path: b"directory", mode: 0o755.into() }),
+            raw.ask(&Request::MakeDirectory {
+                place: PathBase::Root,
+                path: b"directory",
+                mode: 0o755.into()
+            }),
             Response::Done
         );
         let file = raw.opened(b"file", libc::O_CREAT | libc::O_RDWR);
@@ -85,7 +89,7 @@ fn calls_by_a_ring_answer_as_by_the_socket() {
     };
     let store = store();
     let (mut raw, ring) = ringed(&store);
-    let made = Request::MakeDirectory { place: Place::Root, path: b"directory", mode: 0o755.into() };
+    let made = Request::MakeDirectory { place: PathBase::Root, path: b"directory", mode: 0o755.into() };
     assert_eq!(ring.ask(0, &made), Response::Done);
     let file = raw.opened(b"file", libc::O_CREAT | libc::O_RDWR);
     let directory = raw.opened(b"directory", libc::O_RDONLY);
@@ -106,7 +110,8 @@ fn what_does_not_fit_a_lane_goes_by_the_socket() {
     let store = store();
     let client = client(&store);
     let flags = libc::O_CREAT | libc::O_RDWR;
-    let (file, token) = client.open(Place::Root, b"long", flags, 0o644.into(), Default::default()).unwrap();
+    let (file, token) =
+        client.open(PathBase::Root, b"long", flags, 0o644.into(), Default::default()).unwrap();
     let data: Vec<u8> = (0..300_000u32).map(|number| number as u8).collect();
     for length in [0, 1, 255, 32 << 10, 33 << 10, 34 << 10, 35 << 10, 64 << 10, 300_000] {
         assert_eq!(client.write(&file, &[data[..length].into()], Some(0), false), Ok(length));
@@ -128,7 +133,7 @@ fn bytes_come_from_several_places_up_to_a_bad_address() {
     let store = store();
     let client = client(&store);
     let flags = libc::O_CREAT | libc::O_RDWR;
-    let opened = client.open(Place::Root, b"gathered", flags, 0o644.into(), Default::default());
+    let opened = client.open(PathBase::Root, b"gathered", flags, 0o644.into(), Default::default());
     let (file, _token) = opened.unwrap();
     cuesta_media::install_fault_handler();
     let none = std::ptr::without_provenance(4096);
@@ -157,13 +162,15 @@ fn threads_of_a_process_have_calls_in_flight_at_once() {
             let (client, left) = (&client, &left);
             scope.spawn(move || {
                 let name = |turn: u32| format!("{thread}-{turn}").into_bytes();
-                client.make_node(Place::Root, &name(0), 0o100_600.into(), 0).unwrap();
+                client.make_node(PathBase::Root, &name(0), 0o100_600.into(), 0).unwrap();
                 for turn in 0..CALLS {
                     let (old, new) = (name(turn), name(turn + 1));
-                    client.rename((Place::Root, &old), (Place::Root, &new), RenameFlags::default()).unwrap();
+                    client
+                        .rename((PathBase::Root, &old), (PathBase::Root, &new), RenameFlags::default())
+                        .unwrap();
                     left.fetch_sub(1, Ordering::Relaxed);
                 }
-                client.unlink(Place::Root, &name(CALLS), false).unwrap();
+                client.unlink(PathBase::Root, &name(CALLS), false).unwrap();
             });
         }
     });
@@ -185,7 +192,7 @@ fn a_slow_call_holds_up_no_other_lane() {
     holder.store(1, Ordering::Release);
     std::thread::scope(|scope| {
         let slow: Vec<_> = (0..3).map(|_| scope.spawn(|| client.seek(&file, 0, Whence::Current))).collect();
-        let root = Subject::Path { place: Place::Root, path: b".", follow: true };
+        let root = Subject::Path { place: PathBase::Root, path: b".", follow: true };
         (0..100).for_each(|_| assert!(client.stat(root).is_ok()));
         holder.store(0, Ordering::Release);
         slow.into_iter().for_each(|slow| assert_eq!(slow.join().unwrap(), Ok(0)));
@@ -196,7 +203,7 @@ fn a_slow_call_holds_up_no_other_lane() {
 fn a_connection_has_one_ring_and_each_of_its_lanes_once() {
     let store = store();
     let (mut raw, ring) = ringed(&store);
-    let stat = Request::Stat { subject: Subject::Path { place: Place::Root, path: b".", follow: true } };
+    let stat = Request::Stat { subject: Subject::Path { place: PathBase::Root, path: b".", follow: true } };
     assert_eq!(raw.ask(&Request::Lane { lane: 3 }), Response::Done);
     for lane in [0, 3] {
         assert!(matches!(ring.ask(lane, &stat), Response::Record(_)));
@@ -215,7 +222,7 @@ fn locks_and_tokens_come_by_the_socket_beside_a_ring() {
     let store = store();
     let client = client(&store);
     let flags = libc::O_CREAT | libc::O_RDWR;
-    let opened = client.open(Place::Root, b"locked", flags, 0o644.into(), Default::default());
+    let opened = client.open(PathBase::Root, b"locked", flags, 0o644.into(), Default::default());
     let (file, token) = opened.unwrap();
     assert!(client.lock_file(&file).is_ok());
     assert_eq!(client.redeem(token.as_fd()).unwrap().number(), file.number());

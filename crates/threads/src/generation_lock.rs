@@ -19,7 +19,7 @@ pub struct GenerationLock(Futex);
 /// Gives the lock back when dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Held<'a>(&'a Futex);
+pub struct GenerationGuard<'a>(&'a Futex);
 
 /// This is the child of a fork.
 pub fn after_fork() {
@@ -36,13 +36,13 @@ impl GenerationLock {
     }
 
     /// Waits for the lock.
-    pub fn hold(&self) -> Held<'_> {
+    pub fn hold(&self) -> GenerationGuard<'_> {
         let own = GENERATION.load(Ordering::Relaxed);
         loop {
             let held = self.0.load(Ordering::Relaxed);
             if held != own {
                 if self.0.compare_exchange(held, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Held(&self.0);
+                    return GenerationGuard(&self.0);
                 }
             } else {
                 self.0.wait(own);
@@ -51,7 +51,7 @@ impl GenerationLock {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for GenerationGuard<'_> {
     fn drop(&mut self) {
         self.0.store(FREE, Ordering::Release);
         if !mistake("waking who waits for a lock") {

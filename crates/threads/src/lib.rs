@@ -19,6 +19,6 @@ mod sync;
 mod table;
 
 pub use gate::{Closed, Gate, Inside};
-pub use generation_lock::{GenerationLock, Held, after_fork};
+pub use generation_lock::{GenerationGuard, GenerationLock, after_fork};
 pub use pool::{Pin, Pool};
-pub use table::{Table, Turn};
+pub use table::{EntryChange, Table};

@@ -20,7 +20,7 @@ pub struct Table<T: 'static, const N: usize> {
 /// A thread's turn to change what is behind a number. Nothing is changed if it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Turn<'t, T: 'static> {
+pub struct EntryChange<'t, T: 'static> {
     entry: &'t AtomicPtr<Slot<T>>,
     /// The value behind it, with the table's reference.
     before: *mut Slot<T>,
@@ -67,14 +67,14 @@ impl<T, const N: usize> Table<T, N> {
     }
 
     /// Waits for the turn to change what is behind `number`, unless the table has no such number.
-    pub fn turn(&self, number: usize) -> Option<Turn<'_, T>> {
+    pub fn turn(&self, number: usize) -> Option<EntryChange<'_, T>> {
         let entry = self.entries.get(number)?;
         loop {
             let before = entry.load(Ordering::Relaxed);
             let is_free = before == without_turn(before) || mistake("waiting for one's turn");
             let turn = with_turn(before);
             if is_free && entry.compare_exchange(before, turn, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Some(Turn { entry, before: without_turn(before) });
+                return Some(EntryChange { entry, before: without_turn(before) });
             }
             yield_now();
         }
@@ -91,7 +91,7 @@ impl<T, const N: usize> Table<T, N> {
     }
 }
 
-impl<T> Turn<'_, T> {
+impl<T> EntryChange<'_, T> {
     /// Whether there is a value.
     pub fn is_taken(&self) -> bool {
         !self.before.is_null()
@@ -117,7 +117,7 @@ impl<T> Turn<'_, T> {
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for EntryChange<'_, T> {
     fn drop(&mut self) {
         self.entry.store(self.before, Ordering::Release);
     }

@@ -1,6 +1,6 @@
 //! Stores on a disk: an ext4 of its own on a loop device, which can be shut down.
 
-use super::Place;
+use super::TestFolder;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -9,12 +9,12 @@ const SHUT_DOWN: &str = "fcntl.ioctl(os.open(disk, os.O_RDONLY), 0x8004587d, str
 
 /// A store on a disk of its own.
 pub struct Disk {
-    pub place: Place,
+    pub place: TestFolder,
 }
 
 impl Disk {
     pub fn with_store_of(size: &str) -> Disk {
-        let place = Place::new();
+        let place = TestFolder::new();
         let image = std::fs::File::create(place.path("image")).unwrap();
         image.set_len(512 << 20).unwrap();
         ran(Command::new("mkfs.ext4").arg("-q").arg(place.path("image")));

@@ -10,12 +10,12 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A place with `bin/cuesta`, `lib/libcuesta_preload.so` and room for stores.
-pub struct Place {
+pub struct TestFolder {
     folder: TempDir,
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl TestFolder {
+    pub fn new() -> TestFolder {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let built = Path::new(env!("CARGO_BIN_EXE_cuesta"));
         let library = "libcuesta_preload.so";
@@ -29,7 +29,7 @@ impl Place {
             // then, and could not be executed.
             assert!(Command::new("cp").arg(&from).arg(&to).status().unwrap().success());
         }
-        Place { folder }
+        TestFolder { folder }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -66,12 +66,12 @@ impl Place {
     }
 
     /// A small new store named `store`.
-    pub fn with_store() -> Place {
-        Place::with_store_of("8M")
+    pub fn with_store() -> TestFolder {
+        TestFolder::with_store_of("8M")
     }
 
-    pub fn with_store_of(size: &str) -> Place {
-        let place = Place::new();
+    pub fn with_store_of(size: &str) -> TestFolder {
+        let place = TestFolder::new();
         let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", size]);
         assert_eq!(made.status(), 0, "{}", made.errors());
         place
@@ -123,7 +123,7 @@ impl Drop for Stopped<'_> {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         // A test that failed may have left a daemon.
         let _ = self.command(&["stop", "store"]).output();

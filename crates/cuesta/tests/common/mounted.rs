@@ -1,12 +1,12 @@
 //! A store that is mounted, gone after the test.
 
-use super::{Place, can_mount};
+use super::{TestFolder, can_mount};
 use std::path::PathBuf;
 use std::process::Child;
 
 /// A store, and where it is mounted.
 pub struct Mounted {
-    pub place: Place,
+    pub place: TestFolder,
 }
 
 impl Mounted {
@@ -18,7 +18,7 @@ impl Mounted {
         if !can_mount() {
             return None;
         }
-        let place = Place::with_store_of(size);
+        let place = TestFolder::with_store_of(size);
         std::fs::create_dir(place.path("files")).unwrap();
         let mounted = Mounted { place };
         mounted.mount();

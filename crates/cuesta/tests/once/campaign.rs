@@ -7,7 +7,7 @@ use super::{Daemons, Failing, Open, Planted, Replace, Served};
 use cuesta_format::FileKind;
 use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags};
 use cuesta_media::planted::{CAN_PLANT, Death};
-use cuesta_served::{Place as Base, Subject};
+use cuesta_served::{PathBase as Base, Subject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

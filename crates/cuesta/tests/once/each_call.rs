@@ -8,7 +8,7 @@ use cuesta_libfs::{
 };
 use cuesta_media::UserSlice;
 use cuesta_media::planted::{CAN_PLANT, Death};
-use cuesta_served::{Place as Base, Subject};
+use cuesta_served::{PathBase as Base, Subject};
 
 /// A call on what [`prepare`] made, and what must be true behind it.
 type Case = (&'static str, fn(&Served, &str), fn(&Served, &str));

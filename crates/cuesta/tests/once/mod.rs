@@ -13,13 +13,13 @@ mod each_call;
 mod opening;
 mod programs;
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_libfs::{Error, RESUME_WAIT, Resolve, patiently};
 use cuesta_media::planted::Death;
 use cuesta_media::{UserSlice, UserSliceMut};
-use cuesta_served::{Client, Holder, OpenFile, Place as Base};
+use cuesta_served::{Client, Holder, OpenFile, PathBase as Base};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::ffi::OsStrExt as _;
@@ -35,7 +35,7 @@ const NOBODY: u32 = 65534;
 
 /// A store that serves other users, by one daemon after the other.
 struct Daemons {
-    place: Place,
+    place: TestFolder,
     daemon: Mutex<Option<Child>>,
     /// A client has failed: no daemon dies in a call any more.
     has_failed: AtomicBool,
@@ -86,7 +86,7 @@ impl Daemons {
             println!("skipped: only root becomes somebody else");
             return None;
         }
-        let place = Place::with_store_of("64M");
+        let place = TestFolder::with_store_of("64M");
         set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
         set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
         let daemons = Daemons { place, daemon: Mutex::new(None), has_failed: AtomicBool::new(false) };

@@ -3,7 +3,7 @@
 
 use super::{Daemons, Open, Replace};
 use cuesta_libfs::Resolve;
-use cuesta_served::{Place as Base, Subject};
+use cuesta_served::{PathBase as Base, Subject};
 use std::sync::Arc;
 
 #[test]

@@ -8,7 +8,7 @@ mod common;
 #[path = "../../../preload/tests/same/comparing.rs"]
 mod comparing;
 
-use common::Place;
+use common::TestFolder;
 use comparing::{FOLDER, Outcome, compare, run};
 use std::path::Path;
 use std::process::Command;
@@ -38,12 +38,12 @@ fn compared(script: &str, outcome: Outcome) -> Outcome {
 
 /// A store that is mounted where the disk had a directory.
 struct Mounted<'p> {
-    place: &'p Place,
+    place: &'p TestFolder,
     at: &'p str,
 }
 
 impl<'p> Mounted<'p> {
-    fn new(place: &'p Place, at: &'p str) -> Mounted<'p> {
+    fn new(place: &'p TestFolder, at: &'p str) -> Mounted<'p> {
         let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "1G"]);
         assert_eq!(made.status(), 0, "{}", made.errors());
         let mounted = place.cuesta(&["mount", "--allow-other", "-o", "dev", "store", at]);
@@ -68,7 +68,7 @@ fn is_the_same(name: &str) {
     let script = if own.exists() { own } else { Path::new(FOLDER).join(format!("scripts/{name}.sh")) };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (at, outside) = (folder.path().join("at"), folder.path().join("outside"));
-    let place = Place::new();
+    let place = TestFolder::new();
     let try_it = |start: &dyn Fn(&str) -> Command| {
         for folder in [&at, &outside] {
             let _ = std::fs::create_dir(folder);

@@ -10,7 +10,9 @@ mod report;
 mod scrub;
 
 pub use frame::{decode, encode, frame_length};
-pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced, Sends};
+pub use lease::{
+    DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
+};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 
@@ -86,7 +88,7 @@ pub enum Request {
         /// And on these; at most [`BESIDE_MAX`].
         beside: Vec<InodeNumber>,
         /// The session still has these names, so the changes since are enough.
-        kept: Option<Kept>,
+        kept: Option<KeptNames>,
         /// If SharedFS performs such operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
         sends: Sends,
     },

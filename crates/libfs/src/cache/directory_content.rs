@@ -5,7 +5,7 @@
 
 use crate::cache::split_table::SplitTable;
 use crate::sync::{AtomicU32, Ordering};
-use cuesta_format::wire::{BESIDE_MAX, DirectoryEntry, Kept};
+use cuesta_format::wire::{BESIDE_MAX, DirectoryEntry, KeptNames};
 use cuesta_format::{FileKind, InodeNumber, LogPosition};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use std::hash::BuildHasher;
@@ -139,7 +139,7 @@ pub(crate) struct DirectoryContent {
     /// How often a directory in it was requested. The next request may bring others along.
     beside: AtomicU32,
     /// The lease is gone, and the names were complete as of this version.
-    kept: Option<Kept>,
+    kept: Option<KeptNames>,
     /// The session changed it under the last lease.
     changed: bool,
 }
@@ -201,7 +201,7 @@ impl DirectoryContent {
     }
 
     /// Keeps the names although the lease is gone. Says whether they are complete, and so worth keeping.
-    pub(crate) fn keep(&mut self, kept: Kept, changed: bool) -> bool {
+    pub(crate) fn keep(&mut self, kept: KeptNames, changed: bool) -> bool {
         self.changed = changed;
         let is_whole = self.complete;
         self.kept = Some(kept).filter(|_| is_whole);
@@ -209,7 +209,7 @@ impl DirectoryContent {
     }
 
     /// The version of the kept names, if the lease is gone.
-    pub(crate) fn kept(&self) -> Option<&Kept> {
+    pub(crate) fn kept(&self) -> Option<&KeptNames> {
         self.kept.as_ref()
     }
 

@@ -10,7 +10,7 @@ use crate::leases::parcel_store::ParcelItem;
 use crate::mapped::file::MappedFile;
 use crate::sharing::terms::ShippedUntil;
 use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
-use cuesta_format::wire::{Grant, Kept, LeaseMode};
+use cuesta_format::wire::{Grant, KeptNames, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 use std::ops::Range;
 
@@ -185,7 +185,7 @@ impl State {
 
     /// Forgets everything but the names of a directory, if all of them are known. The next lease brings the
     /// names that changed.
-    pub(crate) fn forget_keeping_names(&mut self, kept: Kept) {
+    pub(crate) fn forget_keeping_names(&mut self, kept: KeptNames) {
         let content = std::mem::replace(&mut self.content, Content::Special);
         let changed = self.logged > LogPosition(0);
         self.forget();
@@ -197,7 +197,7 @@ impl State {
     }
 
     /// The version of a directory's kept names, if its lease is gone.
-    pub(crate) fn kept(&self) -> Option<&Kept> {
+    pub(crate) fn kept(&self) -> Option<&KeptNames> {
         self.directory().and_then(DirectoryContent::kept)
     }
 

@@ -5,14 +5,14 @@
 //! state under the leases that the fence took. SharedFS has digested the entries that it accepted, and its
 //! answer brings the report. They are retired as usual. The other entries never happened: the session forgets
 //! the inodes that they changed. If all names of a revoked directory were known, the session keeps them, and
-//! the next lease brings the names that changed ([`Kept`]).
+//! the next lease brings the names that changed ([`KeptNames`]).
 
 use crate::client::client::Client;
 use crate::errno::{Error, unexpected};
 use crate::leases::fences::OUTCOMES_MAX;
 use crate::sync::Ordering;
 use cuesta_format::entry::EntryKind;
-use cuesta_format::wire::{DOUBTFUL_MAX, Kept, Report, Request, Response, Resynced};
+use cuesta_format::wire::{DOUBTFUL_MAX, KeptNames, Report, Request, Response, Resynced};
 use cuesta_format::{InodeNumber, LogPosition, Operation};
 use hashbrown::HashSet;
 
@@ -108,7 +108,7 @@ impl Client {
         let doubtful: Vec<Vec<u8>> = doubtful.map(|(_, name)| name.clone()).collect();
         match resynced.versions.iter().find(|(directory, _)| *directory == inode) {
             Some(&(_, version)) if doubtful.len() <= DOUBTFUL_MAX => {
-                state.forget_keeping_names(Kept { version, doubtful });
+                state.forget_keeping_names(KeptNames { version, doubtful });
             }
             _ => state.forget(),
         }

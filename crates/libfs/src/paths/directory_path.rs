@@ -16,7 +16,7 @@ use cuesta_format::{FileKind, InodeNumber};
 impl Client {
     /// The path of an open directory, with a slash before each name; empty for the root. The path has no
     /// symbolic links. It is found regardless of permissions.
-    pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn directory_path(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
         let anybody = Credentials::of_user(0, 0, Vec::new());
         self.operate(|_attempt| {
             if self.leads_to(&anybody, guess, file.inode_ref())? {

@@ -14,7 +14,7 @@ use crate::descriptors::classes::{CLASS_OPEN, CLASS_OURS, declassify, is_of_inte
 use crate::descriptors::description::{Description, Pin};
 use crate::thread;
 use crate::thread::vfork_delta::Delta;
-use cuesta_threads::{Table, Turn};
+use cuesta_threads::{EntryChange, Table};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static TABLE: Table<Description, DESCRIPTOR_LIMIT> = Table::new();
@@ -46,7 +46,7 @@ pub struct Change {
 
 #[derive(Debug)]
 enum By {
-    Turn(Turn<'static, Description>),
+    Table(EntryChange<'static, Description>),
     /// Only this child sees it.
     VforkChild,
 }
@@ -57,7 +57,7 @@ pub fn change(fd: i32) -> Option<Change> {
     if thread::is_vforked() {
         return (fd < DESCRIPTOR_LIMIT).then_some(Change { fd, by: By::VforkChild });
     }
-    Some(Change { fd, by: By::Turn(TABLE.turn(fd)?) })
+    Some(Change { fd, by: By::Table(TABLE.turn(fd)?) })
 }
 
 impl Change {
@@ -67,18 +67,18 @@ impl Change {
         match &to {
             Some(pin) => {
                 // A vfork child's descriptor is not its parent's, and the parent's other threads go on.
-                let is_open = !pin.is_path() && matches!(self.by, By::Turn(_));
+                let is_open = !pin.is_path() && matches!(self.by, By::Table(_));
                 let class = if is_open { CLASS_OPEN } else { CLASS_OURS };
                 HIGHEST.fetch_max(self.fd + 1, Ordering::Relaxed);
                 ACTIVE.store(1, Ordering::Release);
                 HOLDS.store(1, Ordering::Release);
                 DESCRIPTORS[self.fd].store(class, Ordering::Release);
             }
-            None if matches!(self.by, By::Turn(_)) => declassify(self.fd),
+            None if matches!(self.by, By::Table(_)) => declassify(self.fd),
             None => {}
         }
         match self.by {
-            By::Turn(turn) => turn.finish(to),
+            By::Table(turn) => turn.finish(to),
             By::VforkChild => change_in_vfork_child(self.fd, to),
         }
     }
@@ -88,7 +88,7 @@ impl Change {
         let pin = pin(self.fd as i32)?;
         let close = || close(&pin);
         let (answer, before) = match self.by {
-            By::Turn(turn) => {
+            By::Table(turn) => {
                 // Between the two a call of another thread reaches the placeholder (EBADF).
                 declassify(self.fd);
                 turn.close(close)

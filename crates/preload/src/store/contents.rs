@@ -311,10 +311,10 @@ impl Client {
     }
 
     /// Where an open directory lies.
-    pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn directory_path(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
         match self {
-            Client::Own(client) => client.whereabouts(file.own()?, guess),
-            Client::Served(client) => client.whereabouts(file.with_shared_fs()?, guess),
+            Client::Own(client) => client.directory_path(file.own()?, guess),
+            Client::Served(client) => client.directory_path(file.with_shared_fs()?, guess),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Credentials, Error};
-use cuesta_served::{Place, Subject};
+use cuesta_served::{PathBase, Subject};
 
 use crate::store::OpenFile;
 
@@ -46,12 +46,12 @@ impl<'a> Base<'a> {
         })
     }
 
-    pub(super) fn place(self) -> Result<Place, Error> {
+    pub(super) fn place(self) -> Result<PathBase, Error> {
         Ok(match self {
-            Base::Root => Place::Root,
-            Base::Directory(OpenFile::Own(file)) => Place::Inode(file.inode()),
-            Base::Directory(file) => Place::Directory(file.with_shared_fs()?.number()),
-            Base::Number(inode) => Place::Inode(inode),
+            Base::Root => PathBase::Root,
+            Base::Directory(OpenFile::Own(file)) => PathBase::Inode(file.inode()),
+            Base::Directory(file) => PathBase::Directory(file.with_shared_fs()?.number()),
+            Base::Number(inode) => PathBase::Inode(inode),
         })
     }
 }

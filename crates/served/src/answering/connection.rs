@@ -9,7 +9,9 @@ mod once;
 use crate::answering::callers::Connected;
 use crate::answering::files::File;
 use crate::answering::shared::Shared;
-use crate::protocol::messages::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::protocol::messages::{
+    Entry, Offset, PathBase, READ_BYTES_MAX, Request, Response, Subject, VERSION,
+};
 use crate::shares::accounts::{Holder, Share};
 use crate::shares::limits::UNCOUNTED_BYTES;
 use crate::shares::resource::Resource;
@@ -310,9 +312,9 @@ impl<'s> Connection<'s> {
                 self.shared.files.close_released();
                 Response::Done
             }
-            Request::Whereabouts { file, guess } => {
+            Request::DirectoryPath { file, guess } => {
                 let file = self.file(file)?;
-                Response::Bytes(file.client.whereabouts(file.open()?, guess)?)
+                Response::Bytes(file.client.directory_path(file.open()?, guess)?)
             }
             Request::Identify { caller } => {
                 self.identify(caller, true)?;
@@ -341,11 +343,11 @@ impl<'s> Connection<'s> {
         self.files.lock().get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
     }
 
-    pub(crate) fn place(&self, place: Place) -> Result<HeldPlace, Error> {
+    pub(crate) fn place(&self, place: PathBase) -> Result<HeldPlace, Error> {
         Ok(match place {
-            Place::Root => HeldPlace::Root(self.shared.client()?),
-            Place::Directory(file) => HeldPlace::Directory(self.file(file)?),
-            Place::Inode(inode) => {
+            PathBase::Root => HeldPlace::Root(self.shared.client()?),
+            PathBase::Directory(file) => HeldPlace::Directory(self.file(file)?),
+            PathBase::Inode(inode) => {
                 self.check_trusted()?;
                 HeldPlace::Inode(self.shared.client()?, inode)
             }

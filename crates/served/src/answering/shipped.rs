@@ -4,7 +4,7 @@
 //! log could say the same.
 
 use super::connection::{Connection, InHand, permitted};
-use crate::protocol::messages::{Place, Response};
+use crate::protocol::messages::{PathBase, Response};
 use cuesta_format::{InodeNumber, LogDependency};
 use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -40,7 +40,7 @@ impl Connection<'_> {
 
     pub(crate) fn make_file(
         &self,
-        place: Place,
+        place: PathBase,
         path: &[u8],
         mode: NewMode,
         inode: InodeNumber,

@@ -5,7 +5,7 @@ use crate::protocol::call::{Numbering, Numbers, OwnSession};
 
 use crate::asking::content::Content;
 use crate::asking::open_file::OpenFile;
-use crate::protocol::messages::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
+use crate::protocol::messages::{Offset, PathBase, READ_BYTES_MAX, Request, Response, Subject};
 use crate::ring::client::Ring;
 use crate::ring::free::FreeLanes;
 use cuesta_format::wire::StoreTotals;
@@ -182,7 +182,7 @@ impl Client {
     /// `open`. Answers the file and its token.
     pub fn open(
         &self,
-        place: Place,
+        place: PathBase,
         path: &[u8],
         flags: i32,
         mode: NewMode,
@@ -372,14 +372,14 @@ impl Client {
     }
 
     /// `mkdir`.
-    pub fn make_directory(&self, place: Place, path: &[u8], mode: NewMode) -> Result<(), Error> {
+    pub fn make_directory(&self, place: PathBase, path: &[u8], mode: NewMode) -> Result<(), Error> {
         self.done(&Request::MakeDirectory { place, path, mode })
     }
 
     /// `mknod`.
     pub fn make_node(
         &self,
-        place: Place,
+        place: PathBase,
         path: &[u8],
         mode: NewMode,
         device: u64,
@@ -388,25 +388,25 @@ impl Client {
     }
 
     /// `symlink`.
-    pub fn symlink(&self, target: &[u8], place: Place, path: &[u8]) -> Result<(), Error> {
+    pub fn symlink(&self, target: &[u8], place: PathBase, path: &[u8]) -> Result<(), Error> {
         self.done(&Request::MakeLink { target, place, path })
     }
 
     /// `link`.
-    pub fn link(&self, from: Subject<'_>, place: Place, path: &[u8]) -> Result<(), Error> {
+    pub fn link(&self, from: Subject<'_>, place: PathBase, path: &[u8]) -> Result<(), Error> {
         self.done(&Request::Link { from, place, path })
     }
 
     /// `unlink`, or `rmdir` of a `directory`.
-    pub fn unlink(&self, place: Place, path: &[u8], directory: bool) -> Result<(), Error> {
+    pub fn unlink(&self, place: PathBase, path: &[u8], directory: bool) -> Result<(), Error> {
         self.done(&Request::Unlink { place, path, directory })
     }
 
     /// `rename`.
     pub fn rename(
         &self,
-        (place, path): (Place, &[u8]),
-        (new_place, new_path): (Place, &[u8]),
+        (place, path): (PathBase, &[u8]),
+        (new_place, new_path): (PathBase, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Error> {
         self.done(&Request::Rename { place, path, new_place, new_path, flags })
@@ -453,8 +453,8 @@ impl Client {
     }
 
     /// Where an open directory lies.
-    pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
-        self.bytes(&Request::Whereabouts { file: file.number(), guess })
+    pub fn directory_path(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
+        self.bytes(&Request::DirectoryPath { file: file.number(), guess })
     }
 
     /// `statfs`.

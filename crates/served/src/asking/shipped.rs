@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::line::unexpected;
-use crate::protocol::messages::{Place, READ_BYTES_MAX, Request, Response};
+use crate::protocol::messages::{PathBase, READ_BYTES_MAX, Request, Response};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -78,7 +78,7 @@ impl Client {
     /// [`Error::Shipped`]: the daemon does not know the number.
     pub fn make_file(
         &self,
-        place: Place,
+        place: PathBase,
         path: &[u8],
         mode: NewMode,
         inode: InodeNumber,

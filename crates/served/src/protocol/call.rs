@@ -152,14 +152,14 @@ impl Numbering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::messages::Place;
+    use crate::protocol::messages::PathBase;
 
     const ONCE: Once =
         Once { caller: Some(CallerId([9; 16])), slot: 3, number: 7, again: true, behind: None };
 
     #[test]
     fn a_call_is_its_request_with_or_without_a_number() {
-        let request = Request::Unlink { place: Place::Root, path: b"name", directory: false };
+        let request = Request::Unlink { place: PathBase::Root, path: b"name", directory: false };
         let alone = postcard::to_stdvec(&Call { once: None, request }).unwrap();
         assert_eq!(alone, postcard::to_stdvec(&request).unwrap(), "as clients send that know no numbers");
         assert_eq!(postcard::from_bytes(&alone), Ok(Call { once: None, request }));
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn the_caller_is_told_once_a_connection() {
         let mut numbering = Numbering::new().unwrap();
-        let request = Request::Unlink { place: Place::Root, path: b"name", directory: false };
+        let request = Request::Unlink { place: PathBase::Root, path: b"name", directory: false };
         let callers = [0, 1].map(|_| {
             let mut call = numbering.call(&request);
             numbering.introduce(&mut call);

@@ -20,7 +20,7 @@ pub(crate) const FRAME_BYTES_MAX: usize = WRITE_BYTES_MAX + (64 << 10);
 
 /// Where a path starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum PathBase {
     /// The store's root.
     Root,
     /// An open directory.
@@ -35,7 +35,7 @@ pub enum Subject<'a> {
     /// The inode that a path names.
     Path {
         /// Where it starts.
-        place: Place,
+        place: PathBase,
         /// The path.
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
@@ -71,7 +71,7 @@ pub enum Request<'a> {
     },
     /// Answered [`Response::Opened`]; descriptor: the token.
     Open {
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
         flags: i32,
@@ -154,13 +154,13 @@ pub enum Request<'a> {
         set: SetAttributes,
     },
     MakeDirectory {
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
         mode: NewMode,
     },
     MakeNode {
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
         mode: NewMode,
@@ -169,27 +169,27 @@ pub enum Request<'a> {
     MakeLink {
         #[serde(borrow, with = "serde_bytes")]
         target: &'a [u8],
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
     },
     Link {
         from: Subject<'a>,
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
     },
     Unlink {
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
         directory: bool,
     },
     Rename {
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
-        new_place: Place,
+        new_place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         new_path: &'a [u8],
         flags: RenameFlags,
@@ -226,7 +226,7 @@ pub enum Request<'a> {
     /// Files that no process has any more are closed, and their locks gone, when it is answered.
     Settle,
     /// Where an open directory lies. Answered [`Response::Bytes`].
-    Whereabouts {
+    DirectoryPath {
         file: u64,
         #[serde(borrow, with = "serde_bytes")]
         guess: &'a [u8],
@@ -280,7 +280,7 @@ pub enum Request<'a> {
     Reserve,
     /// Makes a file that the process has open already, with a number that was reserved. Answered [`Response::Made`].
     MakeFile {
-        place: Place,
+        place: PathBase,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
         mode: NewMode,
@@ -330,7 +330,7 @@ impl Request<'_> {
             | Request::ListExtended { .. }
             | Request::LockFile { .. }
             | Request::Settle
-            | Request::Whereabouts { .. }
+            | Request::DirectoryPath { .. }
             | Request::Capabilities { .. }
             | Request::Identify { .. }
             | Request::Once(_)

@@ -12,7 +12,7 @@ use crate::ring::layout::{
     ANSWER_BYTES, BYTES, LANES, LENGTH_BYTES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG,
     length_of_bytes,
 };
-use crate::ring::placement::{Place, Placement};
+use crate::ring::placement::{Placement, ThreadPlace};
 use crate::ring::policy::{DAEMON_SLEEP, QUICK_AFTER_SLEEP, look};
 use crate::shares::accounts::{Accounts, Holder, Share};
 use crate::shares::resource::Resource;
@@ -302,12 +302,12 @@ impl<'r> Mover<'r> {
         let mut processors = self.home;
         match self.placement.served(processor, is_quick) {
             None => return,
-            Some(Place::Anywhere) => {}
-            Some(Place::Near(processor)) => {
+            Some(ThreadPlace::Anywhere) => {}
+            Some(ThreadPlace::Near(processor)) => {
                 processors = CpuSet::new();
                 processors.set(processor);
             }
-            Some(Place::Far(processor)) => processors.unset(processor),
+            Some(ThreadPlace::Far(processor)) => processors.unset(processor),
         }
         if !self.has_moved {
             self.has_moved = true;

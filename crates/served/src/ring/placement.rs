@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A place for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ThreadPlace {
     #[default]
     Anywhere,
     /// On this processor.
@@ -41,7 +41,7 @@ const FIRST_LOOKS: Duration = Duration::from_micros(100);
 /// The policy. It is fed what happens, and says where to go.
 #[derive(Debug)]
 pub(crate) struct Placement {
-    place: Place,
+    place: ThreadPlace,
     last: Option<usize>,
     /// Grows by quick requests, and shrinks by slow ones.
     score: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Placement {
 
 impl Default for Placement {
     fn default() -> Self {
-        Placement { place: Place::Anywhere, last: None, score: 0, score_to_go: SCORE_TO_GO, stay: 0 }
+        Placement { place: ThreadPlace::Anywhere, last: None, score: 0, score_to_go: SCORE_TO_GO, stay: 0 }
     }
 }
 
@@ -60,20 +60,20 @@ impl Placement {
     /// How long the thread looks for the next request before it sleeps.
     pub(crate) fn look(&self) -> Option<Duration> {
         let longest = if self.stay < FIRST_REQUESTS { FIRST_LOOKS } else { QUICK };
-        matches!(self.place, Place::Far(_)).then_some(longest)
+        matches!(self.place, ThreadPlace::Far(_)).then_some(longest)
     }
 
     /// A request was served that came quickly after the last one, or not. Its client waits on `processor`; `None`: where the
     /// thread may not run. Answers where to go, if anywhere.
-    pub(crate) fn served(&mut self, processor: Option<usize>, is_quick: bool) -> Option<Place> {
+    pub(crate) fn served(&mut self, processor: Option<usize>, is_quick: bool) -> Option<ThreadPlace> {
         let is_settled = self.last.is_none() || self.last == processor;
         self.last = processor;
         self.score = if is_quick { self.score + 1 } else { self.score.saturating_sub(SLOW_COSTS) };
         let place = match processor {
-            None => Place::Anywhere,
-            Some(processor) if self.is_far() => Place::Far(processor),
-            Some(processor) if is_settled => Place::Near(processor),
-            Some(_) => Place::Anywhere,
+            None => ThreadPlace::Anywhere,
+            Some(processor) if self.is_far() => ThreadPlace::Far(processor),
+            Some(processor) if is_settled => ThreadPlace::Near(processor),
+            Some(_) => ThreadPlace::Anywhere,
         };
         let is_moved = place != self.place;
         self.place = place;
@@ -81,7 +81,7 @@ impl Placement {
     }
 
     fn is_far(&mut self) -> bool {
-        if matches!(self.place, Place::Far(_)) {
+        if matches!(self.place, ThreadPlace::Far(_)) {
             self.stay = self.stay.saturating_add(1);
             self.score = self.score.min(SCORE_TO_STAY);
             if self.score > 0 {
@@ -103,7 +103,7 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Place::{Anywhere, Far, Near};
+    use ThreadPlace::{Anywhere, Far, Near};
 
     #[test]
     fn a_thread_is_near_a_client_that_asks_now_and_then_and_nowhere_between_two_that_take_turns() {
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(moves, expected);
     }
 
-    fn moves(placement: &mut Placement, requests: u32, is_quick: bool) -> Vec<(u32, Place)> {
+    fn moves(placement: &mut Placement, requests: u32, is_quick: bool) -> Vec<(u32, ThreadPlace)> {
         let moves = (1..=requests).map(|request| (request, placement.served(Some(0), is_quick)));
         moves.filter_map(|(request, place)| Some((request, place?))).collect()
     }

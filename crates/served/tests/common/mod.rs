@@ -10,7 +10,7 @@ use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{Geometry, InodeNumber, StoreId};
 use cuesta_libfs::{Base, Client, Credentials, Resolve, SocketLink};
-use cuesta_served::{Limits, Listener as UsersListener, Place, Request, Response, Server, VERSION};
+use cuesta_served::{Limits, Listener as UsersListener, PathBase, Request, Response, Server, VERSION};
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -146,7 +146,7 @@ pub fn read_as_root(store: &Store, path: &[u8]) -> Vec<u8> {
 impl Raw {
     /// Opens a file; answers its number. Its token is put behind the others.
     pub fn open(&mut self, path: &[u8], flags: i32) -> Response {
-        let (place, resolve) = (Place::Root, Resolve::default());
+        let (place, resolve) = (PathBase::Root, Resolve::default());
         self.ask(&Request::Open { place, path, flags, mode: 0o644.into(), resolve })
     }
 

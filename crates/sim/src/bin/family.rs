@@ -15,7 +15,7 @@ struct Arguments {
 }
 
 #[derive(clap::Args)]
-struct Place {
+struct Location {
     /// The directory to work in, by an absolute path
     #[arg(long)]
     root: String,
@@ -39,9 +39,9 @@ enum Action {
         steps: u64,
     },
     /// Be a member that was spawned
-    Work(Place),
+    Work(Location),
     /// Be a member that has become a new program
-    GoOn(Place),
+    GoOn(Location),
 }
 
 fn main() -> ExitCode {
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
         eprintln!("family: cannot find out what program this is");
         return ExitCode::FAILURE;
     };
-    let member = |place: Place| Member { number: place.number, root: place.root, program: program.clone() };
+    let member =
+        |place: Location| Member { number: place.number, root: place.root, program: program.clone() };
     match Arguments::parse().action {
         Action::Conduct { root, seed, steps } => {
             let conducted = std::fs::create_dir(&root).and_then(|()| {

@@ -56,7 +56,7 @@ struct CampaignArguments {
 }
 
 #[derive(clap::Args)]
-struct Place {
+struct Location {
     /// The directory to work in
     #[arg(long)]
     root: String,
@@ -85,9 +85,9 @@ enum Action {
         root: String,
     },
     /// Be one of the processes of a round
-    Work(Place),
+    Work(Location),
     /// Be the last one
-    Look(Place),
+    Look(Location),
 }
 
 fn main() -> ExitCode {
@@ -118,7 +118,7 @@ fn libc_below(root: &str) -> impl FnMut(&Operation) -> Result<Outcome, Errno> {
     move |operation| posix.apply(operation)
 }
 
-fn work(place: &Place, calls: impl Iterator<Item = calls::Call>) -> Result<(), String> {
+fn work(place: &Location, calls: impl Iterator<Item = calls::Call>) -> Result<(), String> {
     let ledger =
         Ledger::open(&place.ledger).map_err(|error| format!("{}: {error}", place.ledger.display()))?;
     let door = place.doors.of(place.lane as u64);

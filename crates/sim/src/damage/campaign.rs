@@ -3,7 +3,7 @@
 use super::content::{Reading, Readings};
 use super::harm::{self, Kind};
 use super::part::Part;
-use super::place::{Before, Ended, Installed, Place};
+use super::place::{Before, DamageFolder, Ended, Installed};
 use crate::operations::random::Random;
 use rustix::io::Errno;
 use std::fs;
@@ -50,7 +50,7 @@ pub struct Trial {
 /// Stores to damage.
 #[derive(Debug)]
 pub struct Campaign {
-    place: Place,
+    place: DamageFolder,
     seed: u64,
     parts: Vec<Part>,
     kinds: Vec<Kind>,
@@ -89,7 +89,7 @@ impl Seen {
 impl Campaign {
     /// Makes the stores.
     pub fn new(installed: Installed, seed: u64, parts: &[Part], kinds: &[Kind]) -> io::Result<Campaign> {
-        let place = Place::new(installed, seed)?;
+        let place = DamageFolder::new(installed, seed)?;
         let base = |before| -> io::Result<Base> {
             Ok(Base { before, expected: place.expected(before), files: place.files(before)? })
         };
@@ -102,7 +102,7 @@ impl Campaign {
         let mut random = Random::new(self.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number));
         let Base { before, expected, files } = random.pick(&self.bases);
         let trial = self.place.trial(*before)?;
-        let tier = Place::tier(&trial);
+        let tier = DamageFolder::tier(&trial);
         for _ in 0..DRAWS_MAX {
             let (part, kind) = (*random.pick(&self.parts), *random.pick(&self.kinds));
             let of_part: Vec<&String> =

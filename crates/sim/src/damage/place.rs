@@ -77,7 +77,7 @@ fn ended(what: &str, output: &Output) -> Ended {
 
 /// A folder with the stores to damage.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DamageFolder {
     installed: Installed,
     folder: tempfile::TempDir,
     /// Where the store is made before it is copied: a store of medium `block` is made on no other place.
@@ -85,12 +85,12 @@ pub(super) struct Place {
     seed: u64,
 }
 
-impl Place {
+impl DamageFolder {
     /// Makes the stores and the models.
-    pub(super) fn new(installed: Installed, seed: u64) -> io::Result<Place> {
+    pub(super) fn new(installed: Installed, seed: u64) -> io::Result<DamageFolder> {
         let folder = stores::folder(installed.stores.as_deref(), "cuesta-damage-")?;
         let disk = stores::folder(Some(Path::new(DISK)), "cuesta-damage-")?;
-        let place = Place { installed, folder, disk, seed };
+        let place = DamageFolder { installed, folder, disk, seed };
         let store = place.store();
         let mut mkfs = Command::new(&place.installed.cuesta);
         mkfs.args(["mkfs", "--medium", "block", "--nvm", "24M"]).arg(&store);
@@ -259,7 +259,7 @@ fn told(command: &mut Command) -> io::Result<String> {
     Err(io::Error::other(format!("{command:?}: {}: {errors}", output.status)))
 }
 
-impl Drop for Place {
+impl Drop for DamageFolder {
     fn drop(&mut self) {
         for store in [self.store(), self.beside("trial")].iter().filter(|store| store.exists()) {
             // One without a daemon has nothing to stop.

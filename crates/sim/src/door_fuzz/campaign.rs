@@ -113,12 +113,12 @@ pub struct Report {
     /// Differences that stay, by their headings.
     pub allowed: BTreeMap<&'static str, u64>,
     /// By kind: how often, and the smallest sequence found.
-    pub found: BTreeMap<String, (u64, Found)>,
+    pub found: BTreeMap<String, (u64, FoundDifference)>,
 }
 
 /// A sequence that differs, as small as it was made.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundDifference {
     /// Of the sequence it was found in.
     pub seed: u64,
     /// The calls that are left of it.
@@ -129,7 +129,7 @@ pub struct Found {
     pub difference: Difference,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundDifference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "--- {} (seed {})", self.difference.kind, self.seed)?;
         if self.slowly {
@@ -200,7 +200,7 @@ pub fn run(
     players: &mut Players,
     seeds: std::ops::Range<u64>,
     kinds: usize,
-    each: &mut dyn FnMut(&Found),
+    each: &mut dyn FnMut(&FoundDifference),
 ) -> io::Result<Report> {
     let mut report = Report::default();
     for seed in seeds {
@@ -222,7 +222,7 @@ pub fn run(
             continue;
         }
         let (calls, difference) = shrink(players, slowly, calls, difference)?;
-        let found = Found { seed, calls, slowly, difference };
+        let found = FoundDifference { seed, calls, slowly, difference };
         each(&found);
         report.found.insert(found.difference.kind.clone(), (1, found));
         if report.found.len() >= kinds {

@@ -4,7 +4,7 @@ use super::coverage::Coverage;
 use super::failure::{Failure, Moment};
 use super::states::choice::{self, Bounds};
 use super::states::image::{Image, ImageHash, relative};
-use super::states::memory::{Known, Memory};
+use super::states::memory::{Memory, Recalled};
 use super::states::numbering;
 use super::states::pending::{self, Pending};
 use super::states::stage::Stage;
@@ -20,7 +20,7 @@ pub fn explore<S: Subject>(
     recording: Recording,
     root: &Path,
     subject: &mut S,
-    memory: &mut Memory<S::Found>,
+    memory: &mut Memory<S::RecoveredState>,
     bounds: &Bounds,
     seed: u64,
 ) -> Result<Coverage, Failure> {
@@ -86,7 +86,7 @@ struct Run<'a, S: Subject> {
     bounds: &'a Bounds,
     random: Random,
     subject: &'a mut S,
-    memory: &'a mut Memory<S::Found>,
+    memory: &'a mut Memory<S::RecoveredState>,
     seen: HashSet<ImageHash>,
     progress: Vec<Progress>,
     coverage: Coverage,
@@ -221,7 +221,10 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// Recovers what is on the stage, and tries the crashes this recovery may suffer.
-    fn recover_crashing(&mut self, first: &Moment) -> Result<Result<S::Found, String>, (Moment, String)> {
+    fn recover_crashing(
+        &mut self,
+        first: &Moment,
+    ) -> Result<Result<S::RecoveredState, String>, (Moment, String)> {
         let recorder = Recorder::install(&[self.stage.path()]).expect("the stage can be read");
         let found = self.subject.recover(self.stage.path());
         let recording = recorder.take();
@@ -249,7 +252,7 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// Recovers what is on the stage, and says which lines that depends on.
-    fn recover_reading(&mut self) -> (Result<S::Found, String>, Option<Vec<LinesRead>>) {
+    fn recover_reading(&mut self) -> (Result<S::RecoveredState, String>, Option<Vec<LinesRead>>) {
         if !self.subject.reads_are_seen() {
             return (self.subject.recover(self.stage.path()), None);
         }
@@ -268,7 +271,7 @@ impl<S: Subject> Run<'_, S> {
         let crashing = is_new && every > 0 && self.random.one_in(every);
         let circumstances = self.subject.circumstances();
         let found = match self.memory.recall(image, circumstances) {
-            Known::Told(found) if !crashing => found,
+            Recalled::Told(found) if !crashing => found,
             known => {
                 self.coverage.states_recovered += 1;
                 self.stage.show(image).expect("a state can be written to temporary files");
@@ -278,7 +281,7 @@ impl<S: Subject> Run<'_, S> {
                 };
                 let found = self.memory.keep(image, circumstances, found, reads);
                 match known {
-                    Known::ToCheck(told) if told != found => {
+                    Recalled::ToCheck(told) if told != found => {
                         let reason = "it recovers to something else than a state that is the same where recovery looks";
                         return Err((moment, reason.to_owned()));
                     }

@@ -36,10 +36,10 @@ pub(in crate::explorer) fn advance(progress: &mut [Progress], mark: u64) {
 /// The code under test, as the explorer needs it.
 pub trait Subject {
     /// What recovery finds.
-    type Found: Eq + Hash;
+    type RecoveredState: Eq + Hash;
 
     /// Opens the store in `directory` as after a crash, checks it and says what it holds.
-    fn recover(&mut self, directory: &Path) -> Result<Self::Found, String>;
+    fn recover(&mut self, directory: &Path) -> Result<Self::RecoveredState, String>;
 
     /// What recovery depends on besides the state, as a number.
     fn circumstances(&self) -> u64 {
@@ -62,5 +62,5 @@ pub trait Subject {
     }
 
     /// Whether a run whose lanes had come so far may leave `found` behind.
-    fn judge(&self, found: &Self::Found, progress: &[Progress]) -> Result<(), String>;
+    fn judge(&self, found: &Self::RecoveredState, progress: &[Progress]) -> Result<(), String>;
 }

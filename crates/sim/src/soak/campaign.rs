@@ -3,7 +3,7 @@
 use super::job::{Ended, Heard, Job, Post, Said, lock};
 use super::lanes::{Lane, User, lanes};
 use super::manifest::{Manifest, Violation};
-use super::place::{Installed, Place, SEARCH_PATH};
+use super::place::{Installed, SEARCH_PATH, SoakFolder};
 use crate::operations::random::Random;
 use crate::programs::doors::{Door, Doors};
 use rustix::process::{Pid, Signal};
@@ -135,7 +135,7 @@ pub struct Counted {
 
 /// A store that is worked on, round after round.
 pub struct Soak {
-    place: Place,
+    place: SoakFolder,
     lanes: Vec<Lane>,
     heard: Heard,
     random: Random,
@@ -154,7 +154,7 @@ impl Soak {
     pub fn new(installed: &Installed, seed: u64, doors: Doors) -> io::Result<Soak> {
         // We wait for processes that a killed program leaves behind.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let place = Place::new(installed, seed)?;
+        let place = SoakFolder::new(installed, seed)?;
         let lanes: Vec<Lane> = lanes().into_iter().filter(can_be_had).collect();
         let names = lanes.iter().map(|lane| lane.name.to_owned()).collect();
         let manifest = Manifest::create(&place.beside("manifest"), names)?;
@@ -324,13 +324,13 @@ impl Soak {
             Fault::StopGroupAndKillDaemon => {
                 jobs[victim].signal(Signal::STOP)?;
                 self.sleep_stopped();
-                self.lose_daemon(Place::kill_daemon)?;
+                self.lose_daemon(SoakFolder::kill_daemon)?;
                 self.sleep_stopped();
                 jobs[victim].signal(Signal::CONT)?;
             }
-            Fault::KillDaemon => self.lose_daemon(Place::kill_daemon)?,
-            Fault::ReplaceDaemon => self.lose_daemon(Place::stop_daemon)?,
-            Fault::KillDaemonTwice => self.lose_daemon(Place::kill_daemon).and_then(|()| {
+            Fault::KillDaemon => self.lose_daemon(SoakFolder::kill_daemon)?,
+            Fault::ReplaceDaemon => self.lose_daemon(SoakFolder::stop_daemon)?,
+            Fault::KillDaemonTwice => self.lose_daemon(SoakFolder::kill_daemon).and_then(|()| {
                 self.outages += 1;
                 self.place.kill_daemon()?;
                 let mut coming = self.place.begin_daemon()?;
@@ -392,7 +392,7 @@ impl Soak {
     }
 
     /// The daemon goes away as `how` says, and there is one again.
-    fn lose_daemon(&mut self, how: impl FnOnce(&Place) -> io::Result<()>) -> io::Result<()> {
+    fn lose_daemon(&mut self, how: impl FnOnce(&SoakFolder) -> io::Result<()>) -> io::Result<()> {
         self.outages += 1;
         how(&self.place)?;
         std::thread::sleep(self.some_time(AWAY_MILLISECONDS));
@@ -481,7 +481,7 @@ fn can_be_had(lane: &Lane) -> bool {
 }
 
 /// The output of a program that is to succeed before long; otherwise its failure.
-fn told_in_time(place: &Place, mut command: Command) -> Result<String, String> {
+fn told_in_time(place: &SoakFolder, mut command: Command) -> Result<String, String> {
     let text = |error: io::Error| error.to_string();
     let (said, errors) = (place.beside("said"), place.beside("errors/looking"));
     command.stdin(Stdio::null()).stdout(File::create(&said).map_err(text)?);

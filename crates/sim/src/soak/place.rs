@@ -36,16 +36,16 @@ pub struct Installed {
 }
 
 /// A folder with all that.
-pub(super) struct Place {
+pub(super) struct SoakFolder {
     folder: tempfile::TempDir,
     seed: u64,
 }
 
-impl Place {
+impl SoakFolder {
     /// Puts the command where every user can execute it, and makes a store that every user reaches.
-    pub(super) fn new(installed: &Installed, seed: u64) -> io::Result<Place> {
+    pub(super) fn new(installed: &Installed, seed: u64) -> io::Result<SoakFolder> {
         let folder = stores::folder(installed.stores.as_deref(), "cuesta-soak-")?;
-        let place = Place { folder, seed };
+        let place = SoakFolder { folder, seed };
         fs::set_permissions(place.folder.path(), Permissions::from_mode(0o755))?;
         for name in ["bin", "jobs", "errors", "files"] {
             fs::create_dir(place.beside(name))?;
@@ -259,7 +259,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl SoakFolder {
     /// Whatever became of a mount, nothing of it is to be left.
     fn leave(&self) {
         let mut command = self.cuesta("unmount");
@@ -267,7 +267,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SoakFolder {
     fn drop(&mut self) {
         self.leave();
         // A daemon that cannot be killed is gone already.

@@ -13,7 +13,7 @@ use cuesta_libfs::{
     Client, Credentials, Error, Observed, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Shipper,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
-use cuesta_served::{Client as Connection, Listener, OwnSession, Place, Server, Subject};
+use cuesta_served::{Client as Connection, Listener, OwnSession, PathBase, Server, Subject};
 use cuesta_sharedfs::{Options, Ship};
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
@@ -121,7 +121,7 @@ impl SendingWorld {
     /// Calls sent from now on go by a ring.
     pub fn ask_for_ring(&self) -> Result<(), String> {
         let connection = &self.way.connection;
-        let root = Subject::Path { place: Place::Root, path: b"/", follow: true };
+        let root = Subject::Path { place: PathBase::Root, path: b"/", follow: true };
         for _ in 0..CALLS_BEFORE_RING {
             connection.stat(root).map_err(|error| format!("stat: {error}"))?;
         }
@@ -178,7 +178,7 @@ impl Way {
     fn send(&self, world: &mut World, operation: &Operation) -> Result<Outcome, Error> {
         use Operation::*;
         let Some(connection) = self.connection() else { return world.serve(operation) };
-        let root = Place::Root;
+        let root = PathBase::Root;
         match operation {
             Open { .. } => self.make_open(world, operation),
             Mkdir { path, mode } => done(connection.make_directory(root, path.as_bytes(), (*mode).into())),
@@ -203,7 +203,7 @@ impl Way {
         };
         let number = self.connection.number_for_file()?;
         let awaited = world.client.await_file(number, flags.bits());
-        match self.connection.make_file(Place::Root, path.as_bytes(), (*mode).into(), number) {
+        match self.connection.make_file(PathBase::Root, path.as_bytes(), (*mode).into(), number) {
             Ok(record) => {
                 world.close(*slot)?;
                 let file = world.client.open_made(&world.who, awaited, &record, flags.bits());

@@ -67,9 +67,9 @@ impl ToyLog {
 struct ToySubject(Mistake);
 
 impl Subject for ToySubject {
-    type Found = Vec<Vec<u8>>;
+    type RecoveredState = Vec<Vec<u8>>;
 
-    fn recover(&mut self, directory: &Path) -> Result<Self::Found, String> {
+    fn recover(&mut self, directory: &Path) -> Result<Self::RecoveredState, String> {
         let file = std::fs::read(directory.join("log")).map_err(|error| error.to_string())?;
         let mut records = Vec::new();
         let mut at = 0;
@@ -88,7 +88,7 @@ impl Subject for ToySubject {
         Ok(records)
     }
 
-    fn judge(&self, found: &Self::Found, progress: &[Progress]) -> Result<(), String> {
+    fn judge(&self, found: &Self::RecoveredState, progress: &[Progress]) -> Result<(), String> {
         let progress = progress[0];
         let count = found.len() as u64;
         if !(progress.acknowledged..=progress.issued).contains(&count) {

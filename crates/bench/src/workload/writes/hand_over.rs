@@ -26,7 +26,7 @@ pub struct HandOver {
 
 /// Calls one behind the other, in ns since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct HandOverTurn {
     first_ended: u64,
     last_ended: u64,
     member: u32,
@@ -59,10 +59,10 @@ impl HandOver {
         if whole.len() != content.len() * PROCESSES as usize || whole.iter().any(|&byte| byte != b'x') {
             return Err(BenchError::Corrupt("what the two wrote is not all there".into()));
         }
-        let mut all: Vec<Turn> = (0..)
+        let mut all: Vec<HandOverTurn> = (0..)
             .zip(&outcomes)
             .flat_map(|(member, outcome)| {
-                let turn = move |&(first_ended, last_ended)| Turn { first_ended, last_ended, member };
+                let turn = move |&(first_ended, last_ended)| HandOverTurn { first_ended, last_ended, member };
                 outcome.latency.iter().map(turn)
             })
             .collect();
@@ -83,17 +83,17 @@ fn turns(
     epoch: Instant,
     time: Duration,
     mut write: impl FnMut() -> Result<(), BenchError>,
-) -> Result<Vec<Turn>, BenchError> {
+) -> Result<Vec<HandOverTurn>, BenchError> {
     let since = |at: Instant| at.duration_since(epoch).as_nanos() as u64;
     let start = Instant::now();
     let mut last = start;
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut turns: Vec<HandOverTurn> = Vec::new();
     while last - start < time {
         write()?;
         let now = Instant::now();
         match turns.last_mut() {
             Some(turn) if now - last <= WAITED => turn.last_ended = since(now),
-            _ => turns.push(Turn { first_ended: since(now), last_ended: since(now), member }),
+            _ => turns.push(HandOverTurn { first_ended: since(now), last_ended: since(now), member }),
         }
         last = now;
     }
@@ -101,7 +101,7 @@ fn turns(
 }
 
 /// The ns between a turn and the next, where that is the other's.
-fn gaps(turns: &[Turn]) -> impl Iterator<Item = u64> {
+fn gaps(turns: &[HandOverTurn]) -> impl Iterator<Item = u64> {
     let changed = turns.windows(2).filter(|pair| pair[0].member != pair[1].member);
     changed.map(|pair| pair[1].first_ended.saturating_sub(pair[0].last_ended))
 }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn only_changes_between_members_are_hand_overs() {
-        let turn = |first_ended, last_ended, member| Turn { first_ended, last_ended, member };
+        let turn = |first_ended, last_ended, member| HandOverTurn { first_ended, last_ended, member };
         let turns = [turn(10, 20, 0), turn(25, 40, 0), turn(70, 90, 1), turn(95, 99, 1), turn(130, 140, 0)];
         assert_eq!(gaps(&turns).collect::<Vec<_>>(), [30, 31]);
     }

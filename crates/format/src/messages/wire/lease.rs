@@ -4,7 +4,7 @@ use super::Report;
 use crate::{Extent, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition};
 use serde::{Deserialize, Serialize};
 
-/// Most names of [`Kept::doubtful`].
+/// Most names of [`KeptNames::doubtful`].
 pub const DOUBTFUL_MAX: usize = 64;
 
 /// What may be done under a lease.
@@ -68,7 +68,7 @@ pub struct Grant {
     pub entries: Vec<DirectoryEntry>,
     /// No entry is missing.
     pub entries_complete: bool,
-    /// The entries are those that changed since the version the session still has ([`Kept`]), in the order in which they
+    /// The entries are those that changed since the version the session still has ([`KeptNames`]), in the order in which they
     /// did; what names [`InodeNumber::NONE`] is there no more.
     pub entries_changed: bool,
     /// Its extended attributes in name order, all of them; none if they are too many to bring along, which
@@ -80,7 +80,7 @@ pub struct Grant {
 
 /// The names that a session still has of a directory whose lease it lost: all of them, as they were then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptNames {
     /// Which version that is ([`Resynced::versions`]).
     pub version: u64,
     /// Names that it changed and SharedFS never heard of; at most [`DOUBTFUL_MAX`].

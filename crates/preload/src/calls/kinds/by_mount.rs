@@ -213,7 +213,7 @@ pub fn open(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
 pub fn path_of(place: &StorePath) -> Result<Vec<u8>, Failure> {
     let prefix = &process::configuration()?.prefix;
     let Some(base) = &place.base else { return Ok([prefix, &b"/"[..], &place.path].concat()) };
-    let directory = process::client()?.whereabouts(base.file()?, base.path())?;
+    let directory = process::client()?.directory_path(base.file()?, base.path())?;
     let base_path = [prefix, &directory[..]].concat();
     match find(&base_path, base.inode()) {
         Some(_) => Ok([&base_path, &b"/"[..], &place.path].concat()),

@@ -116,7 +116,7 @@ pub fn change(call: &Call) -> Answer {
             let file = client.open(credentials, base, &place.path, flags, 0)?;
             let entered = client
                 .access(credentials, base, &place.path, SEARCH as u32, true)
-                .and_then(|()| client.whereabouts(&file, &place.name()));
+                .and_then(|()| client.directory_path(&file, &place.name()));
             match entered {
                 Ok(name) => Ok((file, name)),
                 Err(error) => {
@@ -186,7 +186,7 @@ fn leave_if_kernels(call: &Call, answer: Answer) -> Answer {
 pub fn current(call: &Call) -> Answer {
     let (pin, name) = working_directory::current().ok_or(Failure::NotOurs)?;
     let mut path = process::configuration()?.prefix.clone();
-    path.extend_from_slice(&process::client()?.whereabouts(pin.file()?, &name)?);
+    path.extend_from_slice(&process::client()?.directory_path(pin.file()?, &name)?);
     path.push(0);
     if path.len() > PATH_MAX {
         return Err(Failure::Errno(libc::ENAMETOOLONG));

@@ -13,7 +13,9 @@ use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::operation::is_entry_name;
-use cuesta_format::wire::{DOUBTFUL_MAX, DirectoryEntry, Grant, Kept, LeaseMode, Refusal, Response, Sends};
+use cuesta_format::wire::{
+    DOUBTFUL_MAX, DirectoryEntry, Grant, KeptNames, LeaseMode, Refusal, Response, Sends,
+};
 use cuesta_format::{Extent, FileKind, InodeNumber, LogPosition, SessionId};
 use std::time::Duration;
 
@@ -164,7 +166,7 @@ impl SharedFs {
         inode: InodeNumber,
         mode: LeaseMode,
         ahead: Ahead,
-        kept: Option<&Kept>,
+        kept: Option<&KeptNames>,
         sends: Sends,
     ) -> Result<Response, Trouble> {
         if let Some(term_ms) = self.shipped_for(session, inode, sends) {
@@ -243,7 +245,7 @@ impl SharedFs {
         session: SessionId,
         inode: InodeNumber,
         mode: LeaseMode,
-        kept: Option<&Kept>,
+        kept: Option<&KeptNames>,
     ) -> Result<Option<Grant>, Error> {
         let snapshot = self.metadata.read()?;
         let Some(stored) = snapshot.inode(inode)? else { return Ok(None) };
@@ -299,7 +301,7 @@ impl SharedFs {
         &self,
         snapshot: &Snapshot,
         directory: InodeNumber,
-        kept: &Kept,
+        kept: &KeptNames,
     ) -> Result<Option<Vec<DirectoryEntry>>, Error> {
         let Some(mut changes) = self.directory_changes.since(directory, kept.version) else {
             return Ok(None);

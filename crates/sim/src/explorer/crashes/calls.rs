@@ -15,20 +15,20 @@ use std::borrow::Cow;
 use std::path::Path;
 
 /// The state behind a crash: the visible tree, and the number of the last call that took effect.
-type Found = (Tree, Option<u64>);
+type RecoveredState = (Tree, Option<u64>);
 
 /// What may be left after each number of calls.
-struct CallsSubject(Vec<Found>);
+struct CallsSubject(Vec<RecoveredState>);
 
 impl Subject for CallsSubject {
-    type Found = Found;
+    type RecoveredState = RecoveredState;
 
-    fn recover(&mut self, directory: &Path) -> Result<Found, String> {
+    fn recover(&mut self, directory: &Path) -> Result<RecoveredState, String> {
         let tree = recover(directory, &[])?;
         Ok((tree, World::open(directory)?.last_call()?))
     }
 
-    fn judge(&self, (tree, number): &Found, progress: &[Progress]) -> Result<(), String> {
+    fn judge(&self, (tree, number): &RecoveredState, progress: &[Progress]) -> Result<(), String> {
         let Progress { acknowledged, issued } = progress[0];
         let reached = self.0.iter().enumerate().skip(acknowledged as usize);
         let reached = reached.take((issued - acknowledged) as usize + 1);
@@ -42,7 +42,7 @@ impl Subject for CallsSubject {
 pub fn crash(
     calls: &[Operation],
     digest: DigestAt,
-    memory: &mut Memory<Found>,
+    memory: &mut Memory<RecoveredState>,
     bounds: &Bounds,
     seed: u64,
 ) -> Result<Coverage, WorkloadFailure> {

@@ -263,7 +263,7 @@ impl OverlappingSubject<'_> {
 }
 
 impl Subject for OverlappingSubject<'_> {
-    type Found = Tree;
+    type RecoveredState = Tree;
 
     fn lanes(&self) -> usize {
         self.workload.lanes.len()

@@ -377,7 +377,7 @@ struct ShippingSubject {
 }
 
 impl Subject for ShippingSubject {
-    type Found = Tree;
+    type RecoveredState = Tree;
 
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
         recover(directory, &[]).map(|tree| tree.without_times().without_owners())

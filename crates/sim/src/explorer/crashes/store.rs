@@ -165,7 +165,7 @@ pub(in crate::explorer) fn is_one_of<'a>(
 }
 
 impl Subject for StoreSubject {
-    type Found = Tree;
+    type RecoveredState = Tree;
 
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
         let tree = match self.stays_mapped {
@@ -313,7 +313,7 @@ pub(in crate::explorer) fn explored<S: Subject>(
     recording: Recording,
     root: &Path,
     subject: &mut S,
-    memory: &mut Memory<S::Found>,
+    memory: &mut Memory<S::RecoveredState>,
     bounds: &Bounds,
     seed: u64,
 ) -> Result<Coverage, WorkloadFailure> {

@@ -13,7 +13,7 @@ use crate::explorer::crashes::store::{ClientNumber, Step, Workload};
 use crate::operations::operation::{FallocateMode, OpenFlags, Operation, PathText, Pattern, Slot};
 
 /// A call of one of the two clients; their slots are four each.
-type Turn = (ClientNumber, Operation);
+type ClientCall = (ClientNumber, Operation);
 
 /// When logs are digested, apart from what a fence does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn stat(name: &str) -> Operation {
 /// A file both have open, to write and to append, and two directories with files and a directory in each.
 fn setup() -> Vec<Step> {
     let both = |first: Slot| [open(first, "/shared", false), open(first + 1, "/shared", true)];
-    let mut calls: Vec<Turn> = both(0).map(|call| (A, call)).into();
+    let mut calls: Vec<ClientCall> = both(0).map(|call| (A, call)).into();
     calls.push((A, pwrite(0, 0, 6000, 1)));
     for folder in ["/one", "/two"] {
         calls.push((A, mkdir(folder)));
@@ -96,7 +96,7 @@ fn setup() -> Vec<Step> {
 }
 
 /// The turns of the two clients, by the object they change.
-pub fn scenarios() -> Vec<(&'static str, Vec<Turn>)> {
+pub fn scenarios() -> Vec<(&'static str, Vec<ClientCall>)> {
     let fallocate = |slot, mode, offset, length| Operation::Fallocate { slot, mode, offset, length };
     let punch = fallocate(4, FallocateMode::PunchHole, 3000, 5000);
     let collapse = fallocate(0, FallocateMode::CollapseRange, 0, 4096);
@@ -248,7 +248,7 @@ pub fn scenarios() -> Vec<(&'static str, Vec<Turn>)> {
 }
 
 /// Steps of the turns with their digests.
-fn steps(turns: &[Turn], digests: Digests) -> Vec<Step> {
+fn steps(turns: &[ClientCall], digests: Digests) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut last = None;
     for (client, call) in turns {
@@ -267,20 +267,20 @@ fn steps(turns: &[Turn], digests: Digests) -> Vec<Step> {
 }
 
 /// All of it crashes.
-pub fn hand_over(turns: &[Turn], digests: Digests) -> Workload {
+pub fn hand_over(turns: &[ClientCall], digests: Digests) -> Workload {
     Workload { setup: setup(), steps: steps(turns, digests), ..Workload::default() }
 }
 
 /// The same by clients that give back what they do not use as soon as their logs say nothing of it: behind a digest, and
 /// while the next entry is not digested yet.
-pub fn given_back(turns: &[Turn], digests: Digests) -> Workload {
+pub fn given_back(turns: &[ClientCall], digests: Digests) -> Workload {
     let mut setup = setup();
     setup.extend([Step::ForgetEarly(A), Step::ForgetEarly(B)]);
     Workload { setup, ..hand_over(turns, digests) }
 }
 
 /// Behind each turn the client that had it ends its session, with its operations in its log; the other takes the leases it needs.
-pub fn ended(turns: &[Turn], digests: Digests) -> Vec<Workload> {
+pub fn ended(turns: &[ClientCall], digests: Digests) -> Vec<Workload> {
     let ended = |number: usize| {
         let ends = turns[number].0;
         let mut steps = steps(&turns[..=number], digests);
@@ -294,8 +294,8 @@ pub fn ended(turns: &[Turn], digests: Digests) -> Vec<Workload> {
 
 /// In each turn the client that has it dies; the other goes on with its own, once the daemon has learnt of the death,
 /// or before that.
-pub fn deaths_of(turns: &[Turn], digests: Digests, unnoticed: bool) -> Vec<Death> {
-    let death = |(number, (dies, call)): (usize, &Turn)| {
+pub fn deaths_of(turns: &[ClientCall], digests: Digests, unnoticed: bool) -> Vec<Death> {
+    let death = |(number, (dies, call)): (usize, &ClientCall)| {
         let other = 1 - dies;
         let then = turns[number + 1..].iter().filter(|(client, _)| *client == other);
         let first = other as Slot * SLOTS;
@@ -308,6 +308,6 @@ pub fn deaths_of(turns: &[Turn], digests: Digests, unnoticed: bool) -> Vec<Death
             unnoticed,
         }
     };
-    let changing = |(_, (_, call)): &(usize, &Turn)| call.is_mutation();
+    let changing = |(_, (_, call)): &(usize, &ClientCall)| call.is_mutation();
     turns.iter().enumerate().filter(changing).map(death).collect()
 }

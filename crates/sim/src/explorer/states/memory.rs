@@ -52,7 +52,7 @@ struct Way<F> {
 }
 
 /// Whether the outcome of a state is known.
-pub(in crate::explorer) enum Known<F> {
+pub(in crate::explorer) enum Recalled<F> {
     Nothing,
     Told(Recovery<F>),
     /// It has to come to this if it is recovered, which it is to be.
@@ -109,26 +109,26 @@ impl<F> Default for Memory<F> {
 
 impl<F: Eq + Hash> Memory<F> {
     /// What recovering `image` in these circumstances comes to.
-    pub(in crate::explorer) fn recall(&mut self, image: &Image, circumstances: u64) -> Known<F> {
+    pub(in crate::explorer) fn recall(&mut self, image: &Image, circumstances: u64) -> Recalled<F> {
         let state = (image.hash(), circumstances);
         if let Some(found) = self.of_state.get(&state) {
-            return Known::Told(Rc::clone(found));
+            return Recalled::Told(Rc::clone(found));
         }
         let mut sums = self.lines.sums(image);
         let hit = self.ways.iter().enumerate().find_map(|(index, way)| {
             let found = way.of_lines.get(&(sums.of(&way.reads), circumstances))?;
             Some((index, Rc::clone(found)))
         });
-        let Some((index, found)) = hit else { return Known::Nothing };
+        let Some((index, found)) = hit else { return Recalled::Nothing };
         if let Some(way) = self.ways.remove(index) {
             self.ways.push_front(way);
         }
         self.told += 1;
         if self.told.is_multiple_of(CHECKED_ONE_IN) {
-            return Known::ToCheck(found);
+            return Recalled::ToCheck(found);
         }
         self.of_state.insert(state, Rc::clone(&found));
-        Known::Told(found)
+        Recalled::Told(found)
     }
 
     /// Keeps what a recovery found, and which lines it read if that is known.
