@@ -194,12 +194,12 @@ fn explore_shipping(medium: Medium, drawn: u64) {
 
 #[test]
 fn what_is_sent_and_what_is_not_survive_as_one_prefix_with_what_was_seen() {
-    explore_shipping(Medium::Memory, 3);
+    explore_shipping(Medium::Memory, 2);
 }
 
 #[test]
 fn what_is_sent_and_what_is_not_survive_on_a_disk_as_one_prefix_with_what_was_seen() {
-    explore_shipping(Medium::Block, 3);
+    explore_shipping(Medium::Block, 1);
 }
 
 /// A hole and a length are two calls of the kernel's, between which a process can be killed.
