@@ -21,7 +21,7 @@ use cuesta_libfs::{
     OpenFile, SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
-use held::{HeldPlace, HeldSubject};
+use held::{HeldPlace, HeldSubject, is_same};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -588,11 +588,6 @@ pub(crate) fn permitted(set: SetAttributes) -> SetAttributes {
 /// A path, target or name that C can hold.
 fn checked(bytes: &[u8]) -> Result<&[u8], Error> {
     if bytes.contains(&0) { Err(Error::Invalid) } else { Ok(bytes) }
-}
-
-/// Both paths must lead through one session.
-fn is_same(one: &Arc<Client>, other: &Arc<Client>) -> Result<(), Error> {
-    if Arc::ptr_eq(one, other) { Ok(()) } else { Err(Error::Disconnected) }
 }
 
 /// What stands in for a pipe in the kernel is out of another user's reach.

@@ -52,3 +52,8 @@ impl HeldSubject<'_> {
         })
     }
 }
+
+/// Both paths must lead through one session.
+pub(super) fn is_same(one: &Arc<Client>, other: &Arc<Client>) -> Result<(), Error> {
+    if Arc::ptr_eq(one, other) { Ok(()) } else { Err(Error::Disconnected) }
+}
