@@ -160,7 +160,7 @@ fn help_texts_in_documents_are_what_the_command_says() {
                 } else if line.starts_with("$ ") {
                     said = None;
                 } else if let Some(rest) = &said {
-                    // A line of dots stands for what is left out.
+                    // A line of dots stands for lines that the excerpt leaves out.
                     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
                     let line = if line == "…" { "" } else { &line };
                     match rest.find(line) {

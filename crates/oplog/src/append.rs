@@ -236,10 +236,13 @@ impl Appender {
     }
 
     /// Makes every entry that is complete durable on medium `block`, as far as it is not `digested`; on others it is.
+    /// `make_dependencies_durable` makes durable what the entries depend on, and says whether it could. It is called for each write, once it
+    /// is settled which entries are written: an entry that completes later may depend on more.
     /// `commit` writes pieces of the window to the log's commit file, durably; where it does not, the log's own pages are written.
     pub fn sync(
         &self,
         digested: LogPosition,
+        make_dependencies_durable: impl Fn() -> bool,
         commit: impl Fn(&Window, &[Piece]) -> bool,
     ) -> Result<(), LogUnwritten> {
         if self.ring.window.medium() != Medium::Block || planted::active(Bug::SyncForgotten) {
@@ -249,6 +252,9 @@ impl Appender {
         self.durable.reach(
             || self.completed(),
             |from, to| {
+                if !make_dependencies_durable() {
+                    return Err(LogUnwritten);
+                }
                 let settled = self.durable.settled().min(from);
                 let limit = if planted::active(Bug::CommitFileLapped) { from } else { settled };
                 if let Some((pieces, count)) = commit_file::pieces(&self.ring.geometry, from, to, limit)
@@ -256,7 +262,7 @@ impl Appender {
                 {
                     return Ok(Taken::ByTheCommitFile);
                 }
-                self.ring.sync(settled, to).map(|()| Taken::ByItsPages)
+                self.ring.sync(settled, to).map(|()| Taken::ByItsPages).map_err(|_| LogUnwritten)
             },
             |durable| self.publish_durable(durable),
         )

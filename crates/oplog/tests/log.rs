@@ -9,10 +9,11 @@ use cuesta_format::control::CONTROL_BYTES;
 use cuesta_format::entry::{EntryBreak, EntryKind, Salt};
 use cuesta_format::{
     CallSlot, CallTag, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition,
-    Operation, SessionId, StoreId, Timestamp,
+    Medium, Operation, SessionId, StoreId, Timestamp,
 };
 use cuesta_media::{Mapping, Protection, UserSlice, Window, install_fault_handler};
-use cuesta_oplog::{Appender, LogSource, Ring, ScanStep, Scanner, Stamp, read_batch};
+use cuesta_oplog::{Appender, LogSource, LogUnwritten, Ring, ScanStep, Scanner, Stamp, read_batch};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -41,6 +42,10 @@ struct Log {
 
 impl Log {
     fn new() -> Log {
+        Log::on(medium())
+    }
+
+    fn on(medium: Medium) -> Log {
         let geometry = geometry();
         let folder = tempfile::tempdir().unwrap();
         let open = |name: String, bytes: u64| {
@@ -58,14 +63,14 @@ impl Log {
             .map(|slot| open(format!("seg-{slot}"), geometry.segment_bytes))
             .collect();
         let slots = geometry.ring_slots + geometry.overlap_slots();
-        let window = Window::reserve(u64::from(slots) * geometry.segment_bytes, medium()).unwrap();
+        let window = Window::reserve(u64::from(slots) * geometry.segment_bytes, medium).unwrap();
         for slot in 0..slots {
             let file = &segments[(slot % geometry.ring_slots) as usize];
             let at = u64::from(slot) * geometry.segment_bytes;
             window.map(file, 0, geometry.segment_bytes, at, Protection::ReadWrite, false).unwrap();
         }
         open("page".into(), CONTROL_BYTES as u64);
-        let page = Mapping::open(&folder.path().join("page"), Protection::ReadWrite, medium()).unwrap();
+        let page = Mapping::open(&folder.path().join("page"), Protection::ReadWrite, medium).unwrap();
         let appender = Appender::new(Ring::new(window, geometry), salt(1), LogPosition(0), Arc::new(page));
         appender.set_limit(geometry.ring_slots, LogPosition(0));
         Log { _folder: folder, segments, appender }
@@ -224,6 +229,32 @@ fn a_restart_voids_what_lay_behind() {
     log.write(2, b"new");
     assert_eq!(log.scan(end, salt(2)).0, [(2, b"new".to_vec())]);
     assert_eq!(log.scan(LogPosition(0), salt(1)).0, [(0, b"kept".to_vec())]);
+}
+
+/// An entry that completes while the disk takes what earlier ones depend on may depend on more: it waits for the next write.
+#[test]
+fn the_disk_has_what_entries_depend_on_before_it_has_them() {
+    let log = Log::on(Medium::Block);
+    let first = log.write(0, b"first");
+    let later = || log.write(1, b"later");
+    let steps = RefCell::new(Vec::new());
+    let take = |what: &str| steps.borrow_mut().push(what.to_owned());
+    let sync = |depends: &dyn Fn() -> bool| {
+        log.appender.sync(LogPosition(0), depends, |_, _| {
+            take("entries");
+            true
+        })
+    };
+    let depends = || {
+        take("dependencies");
+        later();
+        true
+    };
+    assert_eq!(sync(&depends), Ok(()));
+    assert_eq!(*steps.borrow(), ["dependencies", "entries"]);
+    assert_eq!(log.appender.durable_until(), first, "the later entry is not written");
+    assert_eq!(sync(&|| false), Err(LogUnwritten), "nothing is written without what it depends on");
+    assert_eq!(log.appender.durable_until(), first);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub fn run(options: &CurvesOptions) -> Result<ExitCode, BenchError> {
         return Err(BenchError::Unusable(format!("--peers: {} is in no plot", peer.as_str())));
     }
     let mut stage = Stage::set_up(&options.peers, &options.materials)?;
-    // Of a disk, only what is asked for by its name is measured, and here all is.
+    // The bench measures a disk only for works that the user names. Here it takes all works as named.
     let settings = Settings { is_named: true, ..stage.settings(options.quick, options.rounds)? };
     let steps: Vec<&'static Step> = table::steps(options.quick).collect();
     let works: Vec<&'static Work> = steps.iter().map(|step| &step.work).collect();

@@ -34,9 +34,9 @@ pub enum Command {
     Scrub(scrub::Arguments),
     #[command(about = "Show what users own, and limit it")]
     Quota(quota::Arguments),
-    #[command(about = "Measure a medium, and what is got of a slower one played on it")]
+    #[command(about = "Measure a medium, and how exactly it plays a slower one")]
     Calibrate(calibrate::Arguments),
-    #[command(about = "Show where a file lies and who holds it")]
+    #[command(about = "Show where the blocks of a file lie, and which programs hold the file")]
     Explain(explain::Arguments),
     #[command(about = "Print what the daemon does, as JSON lines")]
     Trace(trace::Arguments),

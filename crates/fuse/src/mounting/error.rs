@@ -35,7 +35,7 @@ pub enum MountError {
     /// The options of a mount are the administrator's.
     #[error("only root may change the options of a mount")]
     OnlyRoot,
-    /// Somebody uses it.
+    /// A program uses the mount.
     #[error("it is in use: a program has a file or its working directory there (fuser -m names it)")]
     InUse,
     /// The kernel cannot do it.

@@ -45,12 +45,12 @@ impl Client {
     #[cold]
     fn sync_log(&self) -> Result<(), Error> {
         self.session.find_marks();
-        self.make_senders_durable()?;
         // A disk that refuses the log may still take what SharedFS digests from it.
         let commit = |window: &Window, pieces: &[Piece]| {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
-        let written = self.session.appender.sync(self.session.digested(), commit);
+        let depended_on = || self.make_senders_durable().is_ok();
+        let written = self.session.appender.sync(self.session.digested(), depended_on, commit);
         written.or_else(|_| self.with_daemon(|| self.digest_own_log()))
     }
 

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Show where a file lies and who holds it.\n\n\
+    long_about = "Show where the blocks of a file lie, and which programs hold the file.\n\n\
                   Has everything digested first that programs wrote so far, so that it tells where that is, too.",
     after_help = "\
 Examples:

@@ -32,7 +32,7 @@ const PART_OFF_MAX: f64 = 0.2;
     after_help = "\
 Examples:
   cuesta calibrate                                 what memory does here
-  cuesta calibrate --emulate optane-pmm            what is got of a profile on it
+  cuesta calibrate --emulate optane-pmm            how exactly it plays a profile
   cuesta calibrate --emulate read_ns=300,write_ns=500,read_mb_s=5000,write_mb_s=2000
   cuesta calibrate ~/store --json                  as its cuesta.toml says
 

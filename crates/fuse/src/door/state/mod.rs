@@ -13,7 +13,7 @@
 //! | `records.rs` | owners of record locks, and which of them wait for which |
 //! | `shared_offsets.rs` | offsets that are shared with the other door |
 //! | `shares.rs` | how much each user may have by locks |
-//! | `synchrony.rs` | what is durable at once, by the mount's options |
+//! | `synchrony.rs` | changes that the mount's options (`sync`, `dirsync`) make durable before the call returns |
 //!
 //! The state does not know the door, nor LibFS's client.
 

@@ -19,7 +19,7 @@ struct Chunk<V> {
 pub(crate) struct Chunks<V> {
     chunks: VecDeque<Chunk<V>>,
     count: usize,
-    /// No piece reaches further. An insertion behind it need not look at what is there.
+    /// No piece reaches further. An insertion behind it need not look for pieces that it overlaps.
     reach: u64,
     /// The chunk that got the last piece, as long as no chunk was removed since. The next piece mostly goes
     /// there, too.
@@ -41,7 +41,7 @@ impl<V: Sliding> Chunks<V> {
         self.count
     }
 
-    /// Adds a piece, and replaces what was there.
+    /// Adds a piece in the place of all pieces, and parts of pieces, that it overlaps.
     #[inline]
     pub(super) fn insert(&mut self, piece: Piece<V>) {
         if piece.start >= self.reach {
