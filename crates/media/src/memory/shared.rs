@@ -305,6 +305,15 @@ impl SharedMemory {
         Ok(())
     }
 
+    /// Asks the kernel to read a part of the file ahead, without waiting. What lies outside is not read.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        let Ok(start) = self.range(offset, len as usize) else { return };
+        let inside = start as usize % rustix::param::page_size();
+        let page = start.wrapping_sub(inside).cast();
+        // SAFETY: the pages lie in this mapping, and the advice changes no byte of them.
+        let _ = unsafe { rustix::mm::madvise(page, len as usize + inside, rustix::mm::Advice::WillNeed) };
+    }
+
     /// On medium `block`, has the kernel write a part that is mapped, and waits until the disk has it.
     pub fn sync(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         let start = self.range(offset, len as usize)?;

@@ -9,7 +9,7 @@ use crate::metadata::MetadataStore;
 use crate::namespace::View;
 use crate::sessions::Openers;
 use crate::tiers::{Arenas, Grown, Space};
-use cuesta_format::{Geometry, InodeNumber, Medium, SessionId};
+use cuesta_format::{Geometry, InodeNumber, Medium, SessionId, TierNumber};
 use cuesta_media::Node;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -61,13 +61,37 @@ pub(crate) trait Others {
 }
 
 impl Storage<'_> {
-    /// Gives the arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
-    pub fn grow(&self, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
-        let grown = match self.arenas.grow(wanted) {
+    /// Gives a tier's arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
+    pub fn grow(&self, tier: TierNumber, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
+        if !self.space.lock().allocator.takes_writes(tier) {
+            return Ok(None);
+        }
+        let grown = match self.arenas.grow(tier, wanted) {
             Err(Error::NoSpace) => return Ok(None),
+            Err(error) if tier != TierNumber::FAST => {
+                self.fail_tier(tier, &error.to_string());
+                return Ok(None);
+            }
             grown => grown?,
         };
         self.space.lock().allocator.grow(&grown);
         Ok(Some(grown))
+    }
+
+    /// A lower tier's disk refused something: nothing is written there any more.
+    pub(crate) fn fail_tier(&self, tier: TierNumber, why: &str) {
+        tracing::error!(tier = tier.0, why, "a lower tier failed: it is only read from now on");
+        self.arenas.fail(tier, why);
+        self.space.lock().allocator.refuse_writes(tier);
+    }
+
+    /// Gives the first tier that can have it a step of memory more. Says whether there was one.
+    pub fn grow_any(&self, wanted: Option<Node>) -> Result<bool, Error> {
+        for tier in (0..self.arenas.tiers_count()).map(TierNumber) {
+            if self.grow(tier, wanted)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

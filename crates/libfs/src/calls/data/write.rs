@@ -3,6 +3,7 @@
 //! A write takes set-id bits away first ([`crate::calls::data::take_rights`]). A file in mapped mode is
 //! written in [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
 
+use crate::cache::inode::{Inode, State};
 use crate::calls::data::limits::too_big;
 use crate::client::attempt::Attempt;
 use crate::client::client::Client;
@@ -12,11 +13,14 @@ use crate::log::cost;
 use crate::mapped::file::MappedFile;
 use crate::mapped::read_write::MappedWrite;
 use crate::open_files::open_file::OpenFile;
+use crate::steering::predictions::{Counts, Prediction};
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::quota::Amounts;
 use cuesta_format::{FileKind, WRITE_BYTES_MAX};
 use cuesta_media::UserSlice;
+use libc::O_DSYNC;
+use std::ops::Range;
 
 /// The outcome of one attempt to write.
 enum WriteOutcome {
@@ -199,11 +203,12 @@ impl Client {
             };
             attempt.charge(payers, Amounts { blocks, inodes: 0 })?;
         }
-        let appended = match attempt.append_write(inode.number, offset, data)? {
+        let end = offset + bytes as u64;
+        let is_synchronous = self.steers && self.predict(inode, &mut state, offset..end, file).is_synchronous;
+        let appended = match attempt.append_write(inode.number, offset, data, is_synchronous)? {
             Ok(appended) => appended,
             Err(fault) => return Ok(WriteOutcome::Faulted { copied: fault.copied }),
         };
-        let end = offset + bytes as u64;
         if let Some(content) = state.file_mut() {
             content.write(offset..end, appended.body);
         }
@@ -211,6 +216,22 @@ impl Client {
         state.touch_content(attempt.now);
         state.logged = appended.end;
         Ok(WriteOutcome::Whole { end })
+    }
+}
+
+impl Client {
+    /// What is expected of a write, which is counted.
+    #[cold]
+    fn predict(&self, inode: &Inode, state: &mut State, range: Range<u64>, file: &OpenFile) -> Prediction {
+        let synced = inode.synced.load(Ordering::Relaxed);
+        if synced {
+            inode.synced.store(false, Ordering::Relaxed);
+        }
+        let waits = file.flags() & O_DSYNC != 0;
+        let mut counts = Counts::default();
+        let prediction = state.predictions.note_write(range, synced, waits, &mut counts);
+        self.session.count_predictions(&counts);
+        prediction
     }
 }
 

@@ -5,7 +5,7 @@ use crate::metadata::JournalFlaw;
 use crate::tiers::LostArena;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::stamp::Misplaced;
-use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
+use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId, TierNumber};
 use std::path::PathBuf;
 
 /// Something that does not fit together.
@@ -22,6 +22,8 @@ pub enum Problem {
     Misplaced { path: PathBuf, why: Misplaced },
     #[error("{0}")]
     LostArena(LostArena),
+    #[error("tier {tier} is missing, and files with blocks there cannot be read there (EIO): {why}")]
+    TierMissing { tier: TierNumber, why: String },
     #[error("the metadata store's pages were not all sound")]
     Pages,
     #[error(

@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `choice` | policy: the tier that new content goes to |
 //! | `placer` | finds blocks and copies content there |
 //! | `placements` | everything a batch places |
 //! | `standing` | the committed blocks of a file that may be overwritten |
@@ -10,11 +11,13 @@
 //!
 //! No file here knows logs or sessions: each gets copied bytes, and says where they are now.
 
+mod choice;
 mod mapped;
 mod overwrites;
 mod placements;
 mod placer;
 mod standing;
 
+pub(crate) use choice::FastTier;
 pub(crate) use placements::Placements;
 pub(crate) use placer::{OutOfBlocks, Placer};

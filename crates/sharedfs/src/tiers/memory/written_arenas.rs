@@ -36,7 +36,7 @@ impl WrittenArenas {
 
     /// An arena's file; `None` where it cannot be opened, as when there are no descriptors: then it is stored to.
     pub(crate) fn file(&self, arena: ArenaId) -> Option<Arc<OwnedFd>> {
-        let mut kept = self.kept[arena.0 as usize % KEPT].lock();
+        let mut kept = self.kept[arena.index() as usize % KEPT].lock();
         if let Some((_, file)) = kept.as_ref().filter(|(of, _)| *of == arena) {
             return Some(Arc::clone(file));
         }
