@@ -263,7 +263,7 @@ impl Digester {
         }
         let (has_bad, fast) = {
             let space = storage.space.lock();
-            (space.allocator.has_unwritable(), FastTier::of(&space, storage.arenas))
+            (space.allocator.has_unwritable(), FastTier::of(&space, storage.arenas, storage.placement))
         };
         let is_kept = LazyCell::new(|| is_kept(storage, log, to));
         let mut placer = Placer {

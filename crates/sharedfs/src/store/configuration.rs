@@ -2,8 +2,8 @@
 
 use crate::metadata::CACHE_BYTES;
 use crate::tiers::{LowerTier, Region};
-use cuesta_format::PersistenceDomain;
 use cuesta_format::emulation::Profile;
+use cuesta_format::{BLOCK_BYTES, PersistenceDomain};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -58,6 +58,10 @@ pub struct Options {
     pub emulate: Profile,
     /// Where stores to persistent memory are durable.
     pub persistence_domain: Domain,
+    /// Runs of content that are as long go to the tier below the fast one.
+    pub large_run_bytes: u64,
+    /// While the fast tier is fuller than this, in percent, shorter runs go there, too.
+    pub nearly_full_percent: u8,
     /// Limits of one other user.
     pub users: UserLimits,
     /// The tiers below the fast one, by what people call them.
@@ -160,6 +164,8 @@ impl Default for Options {
             await_sessions: true,
             emulate: Profile::default(),
             persistence_domain: Domain::Auto,
+            large_run_bytes: 1 << 20,
+            nearly_full_percent: 90,
             users: UserLimits::default(),
             tier: BTreeMap::new(),
         }
@@ -208,6 +214,8 @@ pub fn template(emulate: Profile) -> String {
         await_sessions,
         emulate: default_emulate,
         persistence_domain: _,
+        large_run_bytes,
+        nearly_full_percent,
         users: UserLimits { connections, open_files, message_bytes, message_seconds },
         tier: _,
     } = Options::default();
@@ -275,6 +283,11 @@ pub fn template(emulate: Profile) -> String {
          # Where what is stored to persistent memory survives a loss of power: \"memory_controller\", so that lines are\n\
          # written back (ADR), \"cpu_cache\", so that they need not be (eADR), or \"auto\": as the kernel says.\n\
          # persistence_domain = \"auto\"\n\
+         \n\
+         # With lower tiers ([tier.NAME], cuesta mkfs --tier): runs of content of so many bytes go to the tier below the fast one,\n\
+         # and runs of a sixteenth while the fast tier is fuller than so many percent.\n\
+         # large_run_bytes = {large_run_bytes}\n\
+         # nearly_full_percent = {nearly_full_percent}\n\
          \n\
          # How much of the daemon a user that is neither the store's own nor root may have: processes served at once, open\n\
          # files, bytes of messages on their way, and how many seconds a message may be on its way. All of them together may\n\
@@ -356,6 +369,11 @@ impl Options {
             let (least, most) = (LEASE_HOLD_US.start(), LEASE_HOLD_US.end());
             return Err(format!("lease_hold_us must be from {least} to {most}"));
         }
+        if options.large_run_bytes < BLOCK_BYTES || options.nearly_full_percent > 100 {
+            return Err(format!(
+                "large_run_bytes must be {BLOCK_BYTES} at least, and nearly_full_percent 100 at most"
+            ));
+        }
         options.users.check()?;
         check_tiers(&options.tier)?;
         Ok(options)
@@ -376,7 +394,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 21);
+        assert_eq!(uncommented.lines().count(), 23);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

@@ -18,6 +18,6 @@ mod placements;
 mod placer;
 mod standing;
 
-pub(crate) use choice::FastTier;
+pub(crate) use choice::{FastTier, PlacementRule};
 pub(crate) use placements::Placements;
 pub(crate) use placer::{OutOfBlocks, Placer};
