@@ -1,7 +1,9 @@
 //! Lower tiers: content beyond the fast tier lies on a disk, and is read, checked and removed from there.
 
 use crate::common::{Ended, TestFolder};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 /// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
 struct Tiered {
@@ -63,15 +65,52 @@ def check(skipped=()):
 ";
 
 #[test]
-fn a_store_holds_twenty_times_its_fast_tier_and_survives_kills() {
+fn a_store_holds_twenty_times_its_fast_tier_and_survives_kills_at_random() {
+    let seed = 35;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     let tiered = Tiered::new();
     let write = "
+import sys
 for n in names:
-    with open(f'/cuesta/{n}', 'wb') as file:
-        file.write(data(n))
-        os.fsync(file.fileno())
-check()";
-    tiered.ran(&(FILES.to_owned() + write));
+    if n >= int(sys.argv[1]):
+        with open(f'/cuesta/{n}', 'wb') as file:
+            file.write(data(n))
+            os.fsync(file.fileno())
+        print(n, flush=True)";
+    let mut written = 0;
+    while written < 100 {
+        // The daemon, or the program: the files that the program told of are kept.
+        let mut kills = random.u64(5..25);
+        let script = format!("import errno, os, random\n{FILES}{write}");
+        let from = written.to_string();
+        let mut writer = tiered
+            .place
+            .command(&["run", "--store", "store", "--", "python3", "-c", &script, &from])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let ends_program = random.bool();
+        for line in BufReader::new(writer.stdout.take().unwrap()).lines() {
+            written = line.unwrap().parse::<u64>().unwrap() + 1;
+            kills = kills.saturating_sub(1);
+            match (kills, ends_program) {
+                (0, true) => {
+                    writer.kill().unwrap();
+                    break;
+                }
+                (0, false) => {
+                    tiered.place.kill_daemon();
+                    kills = random.u64(5..25);
+                }
+                _ => {}
+            }
+        }
+        let ended = writer.wait().unwrap();
+        assert!(ended.success() || ends_program, "{ended}");
+        let check = format!("{FILES}check(range({written}, 100))");
+        tiered.ran(&check);
+    }
     let used = tiered.used();
     assert!(used[0] <= 8 << 20 && used[1] > 100 << 20, "{used:?}");
     tiered.place.kill_daemon();
