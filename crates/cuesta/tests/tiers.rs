@@ -181,6 +181,13 @@ try:
     raise AssertionError('it was read')
 except OSError as error:
     assert error.errno == errno.EIO, error
+with open('/cuesta/large', 'r+b', buffering=0) as file:
+    file.seek(10_000_000 // 4096 * 4096)
+    try:
+        file.write(b'part of a block')
+        raise AssertionError('the rest of the block is gone')
+    except OSError as error:
+        assert error.errno == errno.EIO, error
 os.rename('/cuesta/large', '/cuesta/renamed')
 open('/cuesta/other', 'wb').write(b'other')";
     tiered.ran(without);
