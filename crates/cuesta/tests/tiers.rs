@@ -1,9 +1,10 @@
 //! Lower tiers: content beyond the fast tier lies on a disk, and is read, checked and removed from there.
 
-use crate::common::{Ended, TestFolder};
+use crate::common::{Ended, TestFolder, can_mount};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
 struct Tiered {
@@ -216,7 +217,7 @@ fn a_changed_block_of_a_lower_tier_is_told_and_destroy_empties_the_tier() {
     let arena_bytes = 1 << 20;
     let address = below["address"].as_u64().unwrap();
     let arena = tiered.tier().join(format!("arenas/arena-{:06}", address / arena_bytes));
-    let file = std::fs::File::options().read(true).write(true).open(arena).unwrap();
+    let file = File::options().read(true).write(true).open(arena).unwrap();
     let mut byte = [0];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, address % arena_bytes).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 1], address % arena_bytes).unwrap();
@@ -247,4 +248,58 @@ fn a_tier_that_cannot_be_is_refused_in_one_line() {
     mkfs(&format!("disk={}:1000", at("tier"))).refused(2, &["too small"]);
     mkfs(&format!("disk={}:9999T", at("tier"))).refused(2, &["room for"]);
     assert!(!place.path("store").exists() && !disk.path().join("tier").exists());
+}
+
+/// A disk without a file system: a loop device.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path, bytes: u64) -> Loop {
+        File::create(image).unwrap().set_len(bytes).unwrap();
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(image).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_disk_without_a_file_system_is_a_tier() {
+    if !can_mount() {
+        return;
+    }
+    let images = tempfile::tempdir_in("/var/tmp").unwrap();
+    let disk = Loop::new(&images.path().join("image"), 100 << 20);
+    let place = TestFolder::new();
+    let mkfs = |size: &str, more: &[&str]| {
+        let tier = format!("raw={}:{size}", disk.0);
+        let arguments = ["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier];
+        place.cuesta(&[&arguments[..], more].concat())
+    };
+    mkfs("1G", &[]).refused(2, &["room for"]);
+    std::fs::write(&disk.0, vec![1; 4096]).unwrap();
+    mkfs("90M", &[]).refused(1, &["holds something", "--overwrite-device"]);
+    let made = mkfs("90M", &["--overwrite-device"]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let run = |script: &str| {
+        let script = format!("import random\n{script}");
+        let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script]);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+    };
+    run("open('/cuesta/large', 'wb').write(random.Random(2).randbytes(60_000_000))");
+    place.kill_daemon();
+    place.wait_until_unused();
+    run("assert open('/cuesta/large', 'rb').read() == random.Random(2).randbytes(60_000_000)");
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    let checked = place.cuesta(&["fsck", "store", "--content"]);
+    assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+    assert_eq!(place.cuesta(&["destroy", "--yes", "store"]).status(), 0);
+    let mut label = [1; 48];
+    std::os::unix::fs::FileExt::read_exact_at(&File::open(&disk.0).unwrap(), &mut label, 0).unwrap();
+    assert_eq!(label, [0; 48], "the disk is no store's any more");
 }

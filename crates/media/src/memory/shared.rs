@@ -219,13 +219,19 @@ impl SharedMemory {
         Ok(Fault::check(src.len(), left)?)
     }
 
-    /// As [`SharedMemory::write_through`], for memory that is a `file` from its beginning on: by calls, which change the blocks
+    /// As [`SharedMemory::write_through`], for memory that is a `file` from its byte `begins` on: by calls, which change the blocks
     /// they write and no others ([`crate::disk::called`]).
-    pub fn write_by_calls(&self, file: impl AsFd, offset: u64, src: &[u8]) -> Result<(), AccessError> {
+    pub fn write_by_calls(
+        &self,
+        file: impl AsFd,
+        begins: u64,
+        offset: u64,
+        src: &[u8],
+    ) -> Result<(), AccessError> {
         let dst = self.writable(offset, src.len())?;
         let mut outcome = Ok(());
         let left = self.as_written(src.len(), || {
-            let (written, refused) = called::write(file.as_fd(), offset, src);
+            let (written, refused) = called::write(file.as_fd(), begins + offset, src);
             outcome = refused;
             src.len() - written
         });

@@ -20,8 +20,8 @@ mod room;
 
 pub use blocks::{Allocator, Bitmap, Credits, Reservation, Run, Space};
 pub use device::{
-    Part, Parts, Region, medium_of_files, namespace_of_device, release_device, room_on_device,
-    superblock_on_device,
+    Part, Parts, Region, is_empty_disk, medium_of_files, namespace_of_device, release_device, room_on_device,
+    room_on_disk, superblock_on_device,
 };
 pub(crate) use device::{claim_device, region};
 pub use extents::{runs_of, split_at_arenas};

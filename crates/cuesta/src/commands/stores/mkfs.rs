@@ -87,10 +87,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PLACE")]
     nvm_path: Option<PathBuf>,
     /// A tier below the fast one, for long runs of content and for what the fast tier has no room for; may be given again for the next
-    /// one below. PATH is a directory on a disk, which must not exist, or be empty
+    /// one below. PATH is a directory on a disk, which must not exist, or be empty; or a disk without a file system (/dev/sdb)
     #[arg(long, value_name = "NAME=PATH:SIZE")]
     tier: Vec<AskedTier>,
-    /// Take a device of bytes from the store that it holds, which is lost
+    /// Take a device of bytes from the store that it holds, or a disk whatever it holds, which is lost
     #[arg(long)]
     overwrite_device: bool,
 }
@@ -133,7 +133,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Some(device) = device::named(given)? {
         return on_device(arguments, &store, id, &device);
     }
-    if arguments.overwrite_device {
+    if arguments.overwrite_device && arguments.tier.is_empty() {
         let why = "--overwrite-device: no device is named (--nvm-path /dev/daxN.M)";
         return Err(Failure::new(why).exiting(WRONG_USAGE));
     }
@@ -155,7 +155,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
-    let lower = tiers::planned(&arguments.tier, &geometry)?;
+    let lower = tiers::planned(&arguments.tier, &geometry, arguments.overwrite_device)?;
     make(&store, &tier, None, superblock, &lower, arguments.emulate)?;
     let region = if medium == Medium::Pmem { Region::of(&tier) } else { None };
     tell(arguments, &store, &tier, superblock, region)?;
@@ -184,7 +184,7 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
     device::refuse(device, &places::existing_ancestor(store.folder()), arguments.overwrite_device)?;
     let geometry = device::geometry(device, arguments.nvm)?;
     let superblock = Superblock { store: id, medium: Medium::Pmem, geometry };
-    let lower = tiers::planned(&arguments.tier, &geometry)?;
+    let lower = tiers::planned(&arguments.tier, &geometry, arguments.overwrite_device)?;
     make(store, &store.tier(), Some(device), superblock, &lower, arguments.emulate)?;
     tell(arguments, store, device, superblock, Region::of_device_of_bytes(device))?;
     Ok(ExitCode::SUCCESS)

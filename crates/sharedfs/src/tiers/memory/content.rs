@@ -81,7 +81,7 @@ impl<'a> ContentWriter<'a> {
         }
         let file = files.and_then(|files| files.file(arena));
         Ok(match file {
-            Some(file) => mapping.write_by_calls(file, offset, bytes),
+            Some(written) => mapping.write_by_calls(&*written.file, written.offset, offset, bytes),
             None => mapping.write_through(offset, bytes),
         })
     }

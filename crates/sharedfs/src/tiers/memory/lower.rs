@@ -1,6 +1,6 @@
-//! Lower tiers: folders on disks, each with arenas like those of the fast tier.
+//! Lower tiers: folders on disks, or disks without a file system, each with arenas like those of the fast tier.
 //!
-//! A lower tier's folder holds a label ([`Stamp`]): the store and the tier's number. A folder is believed by that,
+//! A lower tier holds a label ([`Stamp`]): the store and the tier's number. It is believed by that,
 //! never by its path alone. Content there is written by calls, and read through the kernel's page cache. In a store
 //! in memory the label also names the fast tier's making: when that is gone, nothing of the lower tier counts.
 
@@ -10,7 +10,7 @@ use super::stamps::ArenaStamps;
 use super::tier_arenas::TierArenas;
 use crate::Error;
 use crate::metadata::Snapshot;
-use crate::tiers::device::Parts;
+use crate::tiers::device::{Parts, is_disk, label_disk, label_of_disk};
 use cuesta_format::geometry::{ARENAS_FOLDER, TIER_LABEL_FILE};
 use cuesta_format::stamp::{Misplaced, STAMP_BYTES, Stamp};
 use cuesta_format::superblock::{Opening, Superblock};
@@ -74,9 +74,13 @@ pub enum LowerTierError {
     },
 }
 
-/// Makes a lower tier in a folder that is empty, or not there.
+/// Makes a lower tier in a folder that is empty, or not there; or on a disk, whose content is lost.
 pub fn create_lower_tier(store: StoreId, lower: &LowerTier) -> io::Result<()> {
     let folder = &lower.path;
+    let label = Stamp { store, what: u32::from(lower.number), opening: Opening::default() };
+    if is_disk(folder) {
+        return label_disk(folder, Some(&label));
+    }
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if std::fs::read_dir(folder)?.next().is_some() {
@@ -86,7 +90,6 @@ pub fn create_lower_tier(store: StoreId, lower: &LowerTier) -> io::Result<()> {
         made => made?,
     }
     DirBuilder::new().mode(0o700).create(folder.join(ARENAS_FOLDER))?;
-    let label = Stamp { store, what: u32::from(lower.number), opening: Opening::default() };
     let mut file =
         File::options().write(true).create_new(true).mode(0o600).open(folder.join(TIER_LABEL_FILE))?;
     file.write_all(&label.encode())?;
@@ -98,6 +101,9 @@ pub fn create_lower_tier(store: StoreId, lower: &LowerTier) -> io::Result<()> {
 pub fn remove_lower_tier(store: StoreId, lower: &LowerTier) -> Result<(), LowerTierError> {
     check_label(store, lower)?;
     let failed = |source| LowerTierError::Read { path: lower.path.clone(), source };
+    if is_disk(&lower.path) {
+        return label_disk(&lower.path, None).map_err(failed);
+    }
     std::fs::remove_dir_all(lower.path.join(ARENAS_FOLDER)).map_err(failed)?;
     std::fs::remove_file(lower.path.join(TIER_LABEL_FILE)).map_err(failed)
 }
@@ -105,9 +111,15 @@ pub fn remove_lower_tier(store: StoreId, lower: &LowerTier) -> Result<(), LowerT
 /// Whether the folder is that of the store's tier.
 fn check_label(store: StoreId, lower: &LowerTier) -> Result<(), LowerTierError> {
     let path = lower.path.join(TIER_LABEL_FILE);
-    let mut bytes = [0; STAMP_BYTES];
-    let read = File::open(&path).and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|source| LowerTierError::Read { path, source })?;
+    let read = || {
+        if is_disk(&lower.path) {
+            return label_of_disk(&lower.path);
+        }
+        let mut bytes = [0; STAMP_BYTES];
+        File::open(&path)?.read_exact(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|source| LowerTierError::Read { path: path.clone(), source })?;
     let misplaced = |why| LowerTierError::Misplaced { path: lower.path.clone(), why };
     let found = Stamp::decode(&bytes).ok_or_else(|| misplaced(Misplaced::Unmarked))?;
     found.judge(store, u32::from(lower.number), found.opening).map_err(misplaced)
@@ -123,10 +135,14 @@ fn open_lower(
     check_label(superblock.store, lower)?;
     let geometry = lower.geometry(&superblock.geometry);
     let open = || -> Result<TierArenas, Error> {
-        let parts = Parts::open(&lower.path, superblock.store, &geometry)?;
         let written_in = snapshot.arenas_written_in(lower.tier())?;
+        let is_disk = is_disk(&lower.path);
+        let parts = match is_disk {
+            true => Parts::of_disk(&lower.path, written_in.len() as u32)?,
+            false => Parts::open(&lower.path, superblock.store, &geometry)?,
+        };
         let needed = Needed { store: superblock.store, tier: lower.tier(), written_in: &written_in };
-        if generation.is_some() {
+        if generation.is_some() && !is_disk {
             mend_arenas(parts.tier(), &geometry, &needed, &lost_arenas(&parts, &geometry, &needed)?)?;
         }
         let arenas =

@@ -109,15 +109,18 @@ impl TierArenas {
         let id = |index: u32| ArenaId::new(tier, index.into());
         let mut mapped = Vec::new();
         for arena in 0..geometry.arenas_max() {
-            let path = arena_path(id(arena));
-            if !parts.tier().join(&path).exists() {
+            if !parts.has_arena(id(arena)) {
                 break;
             }
-            let mapping = match parts.is_device() {
-                true => parts
-                    .part(&path, geometry.arena_file_bytes(), OFlags::RDWR)?
-                    .map(Protection::ReadWrite, medium)?,
-                false => Mapping::open(&parts.tier().join(&path), Protection::ReadWrite, medium)?,
+            let mapping = match parts.is_device() || parts.disk().is_some() {
+                true => {
+                    let part = parts.arena(id(arena), &geometry, OFlags::RDWR)?;
+                    part.map(Protection::ReadWrite, medium)?
+                }
+                false => {
+                    let path = parts.tier().join(arena_path(id(arena)));
+                    Mapping::open(&path, Protection::ReadWrite, medium)?
+                }
             };
             // Behind what it holds may lie its stamp.
             let bytes = geometry.arena_file_bytes();
@@ -134,7 +137,7 @@ impl TierArenas {
         let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
         let nodes = Arc::clone(nodes);
         let written = match medium {
-            Medium::Block => Some(WrittenArenas::open(parts.tier())?),
+            Medium::Block => Some(WrittenArenas::open(parts, geometry)?),
             Medium::Memory | Medium::Pmem => None,
         };
         let parts = Arc::clone(parts);
@@ -156,7 +159,9 @@ impl TierArenas {
 
     /// From now on each arena says in which opening of the store it was written, where that is of use.
     pub(crate) fn stamp(&self, stamps: ArenaStamps) {
-        if self.geometry.checks_content && self.medium == Medium::Block {
+        // A disk is itself, and no copy.
+        let is_disk = self.parts.disk().is_some();
+        if self.geometry.checks_content && self.medium == Medium::Block && !is_disk {
             let _ = self.stamps.set(Arc::new(stamps));
         }
     }
@@ -231,6 +236,10 @@ impl TierArenas {
             let huge = last.page_sizes.next_is_huge();
             let started = Instant::now();
             let mapping = self.mapping(arena)?;
+            let provide = |mapping: &Mapping, file: &OwnedFd, part: Range<u64>, huge: bool| {
+                // A disk has its room from the start.
+                if self.parts.disk().is_some() { Ok(Vec::new()) } else { provide(mapping, file, part, huge) }
+            };
             if let Some(wanted) = wanted {
                 // A mapping that says where would be cut there, and this one lives.
                 let step =
@@ -293,10 +302,9 @@ impl TierArenas {
             return Err(Error::NoSpace);
         }
         let (blocks, len) = (self.geometry.arena_bytes, self.geometry.arena_file_bytes());
-        let path = arena_path(arena);
-        let part = self.parts.make(&path, len)?;
+        let part = self.parts.make_arena(arena, &self.geometry)?;
         let mapped = part.map(Protection::ReadWrite, self.medium).and_then(|mapping| {
-            if len > blocks {
+            if len > blocks && self.parts.disk().is_none() {
                 mapping.provide(&*part.file, blocks, len - blocks, false)?;
             }
             Ok(mapping)
@@ -304,7 +312,9 @@ impl TierArenas {
         let mapping = mapped.inspect_err(|_| {
             // The error to report is the first one. A part left behind would be in the way of the next
             // attempt.
-            let _ = self.parts.remove(&path);
+            if self.parts.disk().is_none() {
+                let _ = self.parts.remove(&arena_path(arena));
+            }
         })?;
         if let Some(emulated) = self.emulated.get() {
             mapping.emulate(emulated);
@@ -314,7 +324,7 @@ impl TierArenas {
     }
 
     fn part(&self, arena: ArenaId, access: OFlags) -> Result<Part, Error> {
-        self.parts.part(&arena_path(arena), self.geometry.arena_file_bytes(), access)
+        self.parts.arena(arena, &self.geometry, access)
     }
 
     /// The arena's mapping.

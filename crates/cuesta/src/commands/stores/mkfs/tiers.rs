@@ -4,9 +4,10 @@ use crate::messages::failure::{Failure, WRONG_USAGE};
 use crate::messages::size::{Size, human};
 use crate::stores::places;
 use cuesta_format::Geometry;
-use cuesta_sharedfs::LowerTier;
+use cuesta_sharedfs::{LowerTier, is_empty_disk, room_on_disk};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// `NAME=PATH:SIZE`.
@@ -36,10 +37,29 @@ impl FromStr for AskedTier {
     }
 }
 
+/// Bytes that a tier may have there. A disk without a file system must hold nothing.
+fn room(path: &Path, overwrites_device: bool) -> Result<u64, Failure> {
+    let fail = |error: std::io::Error| Failure::on(path, error);
+    if path.metadata().is_ok_and(|found| found.file_type().is_block_device()) {
+        if !overwrites_device && !is_empty_disk(path).map_err(fail)? {
+            let why =
+                "holds something; mkfs overwrites nothing (--overwrite-device gives it to the new store)";
+            return Err(Failure::on(path, why));
+        }
+        return room_on_disk(path).map_err(fail);
+    }
+    super::refuse_device(path)?;
+    super::refuse_to_overwrite(path)?;
+    let place = places::existing_ancestor(path);
+    let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
 /// The tiers, in the order in which they were asked for, checked against what is there.
 pub(super) fn planned(
     asked: &[AskedTier],
     geometry: &Geometry,
+    overwrites_device: bool,
 ) -> Result<BTreeMap<String, LowerTier>, Failure> {
     let mut tiers: BTreeMap<String, LowerTier> = BTreeMap::new();
     for (index, AskedTier { name, path, bytes }) in asked.iter().enumerate() {
@@ -55,11 +75,7 @@ pub(super) fn planned(
                 human(*bytes)
             )));
         }
-        super::refuse_device(&path)?;
-        super::refuse_to_overwrite(&path)?;
-        let place = places::existing_ancestor(&path);
-        let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
-        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        let free = room(&path, overwrites_device)?;
         if *bytes > free {
             return Err(wrong(format!("there is room for {}, not for {}", human(free), human(*bytes))));
         }
