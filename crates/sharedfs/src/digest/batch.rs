@@ -66,6 +66,8 @@ const BREAK_BYTES: u64 = 8 << 10;
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: a session may
 /// wait for its end. No session waits for a part of a recovery.
 const TOUCHED_MAX: usize = 64 << 10;
+/// A batch ends when it has named so many staged blocks, whose checksums are compared: 64 MiB.
+const STAGED_BLOCKS_MAX: u64 = 16 << 10;
 /// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
 const SET_ASIDE_MAX: usize = 64;
 
@@ -258,6 +260,7 @@ impl Digester {
             batch: &self.buffer[..self.copied],
             arenas: storage.arenas,
             writer: ContentWriter::new(storage.geometry, storage.arenas),
+            claims: &self.view.claims,
             before,
             space: storage.space,
             reservation: &mut self.reservation,
@@ -287,7 +290,7 @@ impl Digester {
         overwrites.carry_out(&writer, copied, damaged)?;
         storage.arenas.fence()?;
         if !planted::active(Bug::MappedAfterCommit) {
-            self.placements.mapped.carry_out(storage.mapped, copied)?;
+            self.placements.mapped.carry_out(storage.mapped, storage.arenas, copied)?;
         }
         Ok(Ok(()))
     }
@@ -318,7 +321,7 @@ impl Digester {
             }
         }
         if planted::active(Bug::MappedAfterCommit) {
-            self.placements.mapped.carry_out(storage.mapped, &self.buffer[..self.copied])?;
+            self.placements.mapped.carry_out(storage.mapped, storage.arenas, &self.buffer[..self.copied])?;
         }
         Ok(batch)
     }
@@ -356,6 +359,7 @@ fn apply_all<L: Lookup>(
     while scanned.entries < limits.entries_max
         && scanned.to.0 - log.from.0 < limits.bytes_max
         && view.touched() < limits.touched_max
+        && view.claims.blocks() < STAGED_BLOCKS_MAX
     {
         if log.cut.is_some_and(|cut| scanned.to >= cut) {
             scanned.at_break = true;
@@ -378,6 +382,10 @@ fn apply_all<L: Lookup>(
             }
             Err(Stop::Rejected(why)) => {
                 scanned.rejected = Some(why);
+                break;
+            }
+            Err(Stop::Unwritten) => {
+                scanned.at_break = true;
                 break;
             }
             Err(Stop::Failed(error)) => return Err(error),
@@ -404,6 +412,11 @@ fn apply<'a, L: Lookup>(
         && let Some(&inode) = operation.changes().iter().find(|inode| foreign.contains(*inode))
     {
         return Err(Rejection::NotHeld(inode).into());
+    }
+    if let Operation::WriteStaged { staged, .. } = &operation
+        && !applied.store.is_there(staged, fields.end())?
+    {
+        return Err(Stop::Unwritten);
     }
     applied.apply(view, &operation, fields.time)?;
     if let Some(tag) = CallTag::of(fields, body) {

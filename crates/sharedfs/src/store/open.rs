@@ -99,7 +99,7 @@ impl SharedFs {
             table.emulate(emulated);
             arenas.emulate(emulated);
         }
-        let allocator = load_allocator(&metadata, &arenas, geometry)?;
+        let (allocator, windows) = load_allocator(&metadata, &arenas, geometry, &occupied)?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
         let next_session = table.head().next_session;
         let stand_ins = StandIns::open(tier, named)?;
@@ -132,7 +132,7 @@ impl SharedFs {
                 next_session,
             }),
             controls: Mutex::default(),
-            space: Mutex::new(Space { allocator, credits: Credits::new(blocks) }),
+            space: Mutex::new(Space { allocator, credits: Credits::new(blocks), windows }),
             quotas: Mutex::new(quotas),
             totals_limit: RateLimit::default(),
             events: Events::new(options.trace_events as usize),

@@ -8,6 +8,7 @@
 //! | `extents` | extents cut where arenas end |
 //! | `room` | how many blocks may be promised |
 //! | `placement` | on which memory node logs and content lie |
+//! | `windows` | free blocks that sessions write and name in their logs |
 //!
 //! Nothing but `room` knows sessions, and nothing knows files.
 
@@ -17,6 +18,7 @@ mod extents;
 mod memory;
 mod placement;
 mod room;
+mod windows;
 
 pub use blocks::{Allocator, Bitmap, Credits, Reservation, Run, Space};
 pub use device::{
@@ -29,3 +31,4 @@ pub(crate) use memory::{ArenaStamps, Needed, lost_arenas, mend_arenas};
 pub use memory::{Arenas, ContentWriter, Grown, LostArena};
 pub(crate) use placement::{SpareSegments, lacking_memory};
 pub(crate) use room::METADATA_SLACK_BYTES;
+pub(crate) use windows::{Claims, Windows, window_rest};

@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `placer` | finds blocks and copies content there |
+//! | `spans` | which blocks of a file are written, assembled anew, or adopted |
 //! | `placements` | everything a batch places |
 //! | `standing` | the committed blocks of a file that may be overwritten |
 //! | `overwrites` | content that goes over committed blocks, once all else is in its place |
@@ -14,6 +15,7 @@ mod mapped;
 mod overwrites;
 mod placements;
 mod placer;
+mod spans;
 mod standing;
 
 pub(crate) use placements::Placements;

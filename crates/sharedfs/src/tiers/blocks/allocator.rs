@@ -228,7 +228,8 @@ impl Allocator {
         if let Some(damaged) = reservation.freed.iter().find(|&&run| !self.is_used(run)) {
             return Err(damaged.address);
         }
-        for (runs, used) in [(&reservation.taken, true), (&reservation.freed, false)] {
+        let Reservation { taken, adopted, freed, .. } = reservation;
+        for (runs, used) in [(taken, true), (adopted, true), (freed, false)] {
             for &run in runs {
                 let (arena, first) = self.place(run).ok_or(run.address)?;
                 let bitmap = &mut self.arenas[arena].committed;
@@ -245,7 +246,8 @@ impl Allocator {
 
     /// Takes a staged reservation back: its transaction failed.
     pub fn unstage(&mut self, reservation: &Reservation) {
-        for (runs, used) in [(&reservation.taken, false), (&reservation.freed, true)] {
+        let Reservation { taken, adopted, freed, .. } = reservation;
+        for (runs, used) in [(taken, false), (adopted, false), (freed, true)] {
             for &run in runs {
                 let Some((arena, first)) = self.place(run) else { continue };
                 let bitmap = &mut self.arenas[arena].committed;
@@ -274,8 +276,9 @@ impl Allocator {
     /// The staged reservation is committed: the blocks it freed wait until `session` has retired `until`.
     pub fn committed(&mut self, reservation: &mut Reservation, session: SessionId, until: LogPosition) {
         self.arenas.iter_mut().for_each(|arena| arena.has_new_bad = false);
-        if !reservation.freed.is_empty() {
-            let freed = std::mem::take(&mut reservation.freed);
+        let mut freed = std::mem::take(&mut reservation.freed);
+        freed.append(&mut reservation.returned);
+        if !freed.is_empty() {
             self.quarantine.entry(session).or_default().push_back((until, freed));
         }
         reservation.clear();
@@ -310,6 +313,18 @@ impl Allocator {
                 self.reuse(run);
             }
         }
+    }
+
+    /// Blocks of windows are not to be allocated.
+    pub fn occupy_window(&mut self, run: Run) {
+        if let Some((arena, first)) = self.place(run) {
+            self.occupy(arena, first, run.blocks);
+        }
+    }
+
+    /// Blocks of windows that no log will name may be allocated again.
+    pub fn release_window(&mut self, runs: impl IntoIterator<Item = Run>) {
+        runs.into_iter().for_each(|run| self.reuse(run));
     }
 
     /// Blocks that were taken may be again.

@@ -312,6 +312,13 @@ impl Arenas {
         Ok((file, part.offset))
     }
 
+    /// A descriptor of an arena's file that allows writing, to hand to a session with a window.
+    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
+        self.mapping(arena)?;
+        let part = self.part(arena, OFlags::RDWR)?;
+        part.file.try_clone().map_err(Error::io("copy a descriptor"))
+    }
+
     /// Copies bytes out of one arena; the range must not cross its end.
     pub fn read(&self, address: BlockAddress, inside: u64, out: &mut [u8]) -> Result<(), Error> {
         let mapping = self.mapping(self.geometry.arena(address))?;
