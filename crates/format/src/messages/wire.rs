@@ -462,6 +462,8 @@ pub struct Welcome {
     pub commit_file_waits: u32,
     /// How long a wait for that keeps its processor awake, in microseconds.
     pub awake_us: u32,
+    /// Whole blocks of a write from which on they may go to a window, in bytes; 0: none may.
+    pub stage_bytes: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.

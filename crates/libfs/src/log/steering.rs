@@ -6,10 +6,8 @@
 
 use cuesta_format::BLOCK_BYTES;
 
-/// Whole blocks from which on a write that adds to a file is staged: 64 KiB.
-const ADDED_BLOCKS_LEAST: u64 = (64 << 10) / BLOCK_BYTES;
-/// Whole blocks from which on a write over content is staged: 128 KiB.
-const OVERWRITTEN_BLOCKS_LEAST: u64 = (128 << 10) / BLOCK_BYTES;
+/// A write over content is staged from so many times as many bytes on.
+const OVERWRITES_PART: u64 = 2;
 
 /// Where payload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +18,31 @@ pub(crate) enum Destination {
     Staged,
 }
 
-/// Whether a write of so many bytes can be staged at all.
-#[inline]
-pub(crate) fn is_large(bytes: usize) -> bool {
-    bytes as u64 >= ADDED_BLOCKS_LEAST * BLOCK_BYTES
+/// The sizes of writes that are staged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thresholds {
+    /// Whole blocks of the least write.
+    blocks_least: u64,
 }
 
-/// The destination of a write with so many whole blocks. `overwrites`: some of them hold content.
-pub(crate) fn destination(whole_blocks: u64, overwrites: bool) -> Destination {
-    let least = if overwrites { OVERWRITTEN_BLOCKS_LEAST } else { ADDED_BLOCKS_LEAST };
-    if whole_blocks >= least { Destination::Staged } else { Destination::Log }
+impl Thresholds {
+    /// Those of a store that says how many bytes the whole blocks of a write have at least. `None`: nothing is staged.
+    #[inline]
+    pub(crate) fn of(stage_bytes: u32) -> Option<Thresholds> {
+        (stage_bytes > 0).then_some(Thresholds { blocks_least: u64::from(stage_bytes).div_ceil(BLOCK_BYTES) })
+    }
+
+    /// Whether a write of so many bytes may be staged.
+    #[inline]
+    pub(crate) fn allow(self, bytes: usize) -> bool {
+        bytes as u64 >= self.blocks_least * BLOCK_BYTES
+    }
+
+    /// The destination of a write with so many whole blocks. `overwrites`: some of them hold content.
+    pub(crate) fn destination(self, whole_blocks: u64, overwrites: bool) -> Destination {
+        let least = if overwrites { OVERWRITES_PART * self.blocks_least } else { self.blocks_least };
+        if whole_blocks >= least { Destination::Staged } else { Destination::Log }
+    }
 }
 
 #[cfg(test)]
@@ -38,11 +51,12 @@ mod tests {
 
     #[test]
     fn large_writes_are_staged_and_overwrites_only_if_they_are_larger() {
-        assert!(is_large(64 << 10) && !is_large((64 << 10) - 1));
-        assert_eq!(
-            [15, 16].map(|blocks| destination(blocks, false)),
-            [Destination::Log, Destination::Staged]
-        );
-        assert_eq!([31, 32].map(|blocks| destination(blocks, true)), [Destination::Log, Destination::Staged]);
+        assert!(Thresholds::of(0).is_none());
+        let thresholds = Thresholds::of(64 << 10).unwrap();
+        assert!(thresholds.allow(64 << 10) && !thresholds.allow((64 << 10) - 1));
+        let added = [15, 16].map(|blocks| thresholds.destination(blocks, false));
+        assert_eq!(added, [Destination::Log, Destination::Staged]);
+        let over = [31, 32].map(|blocks| thresholds.destination(blocks, true));
+        assert_eq!(over, [Destination::Log, Destination::Staged]);
     }
 }

@@ -101,12 +101,6 @@ impl StagedRun {
 }
 
 impl Windows {
-    /// Whether payload can be staged on the session's medium. On persistent memory a store by a mapping is durable
-    /// when it returns, and a write by a call is not.
-    pub(crate) fn are_possible(session: &Session) -> bool {
-        session.welcome.medium != Medium::Pmem && session.welcome.emulated.is_none()
-    }
-
     /// Takes `blocks` blocks, in as few runs as there are. `None`: SharedFS grants none at present. Call without any
     /// inode's lock.
     pub(crate) fn take(

@@ -9,7 +9,7 @@ use crate::digest::place::{OutOfBlocks, Placements, Placer};
 use crate::leases::LoggedChange;
 use crate::metadata::{MetadataError, Snapshot, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
-use crate::tiers::{ContentWriter, Reservation};
+use crate::tiers::{Claims, ContentWriter, Reservation};
 use cuesta_format::entry::VerifiedHeader;
 use cuesta_format::{CallTag, InodeNumber, LogPosition, Medium, Operation, SessionId};
 use cuesta_media::planted::{self, Bug};
@@ -254,8 +254,9 @@ impl Digester {
         let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
         if storage.medium == Medium::Block && to > log.durable && standing.any(|node| node.record.mapped) {
             log.files.sync(log.from, to)?;
+            flush_claims(storage, &self.view.claims)?;
         }
-        let is_kept = LazyCell::new(|| is_kept(storage, log, to));
+        let is_kept = LazyCell::new(|| is_kept(storage, log, to, &self.view.claims));
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
             arenas: storage.arenas,
@@ -426,10 +427,15 @@ fn apply<'a, L: Lookup>(
 }
 
 /// Has the disk take the log, unless it has. A batch is about to write over committed blocks, and only the log can
-/// do that again. Says whether it is there.
-fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition) -> bool {
+/// do that again. Says whether it is there: up to a staged write whose blocks are not, it would not be found.
+fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition, claims: &Claims) -> bool {
     storage.medium != Medium::Block
         || to <= log.durable
         || planted::active(Bug::OverwriteUnwritten)
-        || log.files.sync(log.from, to).is_ok()
+        || (log.files.sync(log.from, to).is_ok() && flush_claims(storage, claims).is_ok())
+}
+
+/// Has the disk take the blocks that a batch names.
+fn flush_claims(storage: &Storage<'_>, claims: &Claims) -> Result<(), Error> {
+    storage.arenas.flush(claims.runs().map(|run| storage.geometry.arena(run.address)))
 }

@@ -17,12 +17,14 @@ use std::os::fd::OwnedFd;
 const PLENTY_PART: u64 = 4;
 /// All windows hold at most this part of the tier.
 const HELD_PART: u64 = 8;
-/// One window is at most this part of the tier,
+/// One window is at most this part of the tier, or as many blocks as some of the least staged writes,
 const WINDOW_PART: u64 = 64;
 /// and never more blocks than these: 64 MiB.
 const BLOCKS_MOST: u64 = 16 << 10;
-/// A run of fewer blocks makes no window: 64 KiB.
-const BLOCKS_LEAST: u64 = (64 << 10) / BLOCK_BYTES;
+/// Blocks for which memory is made while a session waits: 4 MiB.
+const BLOCKS_READY: u64 = 1 << 10;
+/// Least staged writes that a window of a small tier has room for.
+const WRITES_LEAST: u64 = 4;
 /// Free runs that are looked at for one that is long enough.
 const RUNS_TRIED: usize = 16;
 
@@ -45,12 +47,13 @@ impl SharedFs {
         }
         const NONE: Response = Response::Window { address: BlockAddress(0), blocks: 0 };
         let node = self.with_session(session, |found| found.node)?;
-        let can_be_written = self.superblock.medium != Medium::Pmem && self.emulated.is_none();
-        if !can_be_written || blocks == 0 {
+        if !self.grants_windows() || blocks == 0 {
             return Ok(NONE);
         }
         let wanted = self.blocks_of_window(session, u64::from(blocks));
-        while wanted > 0 && self.room() < wanted && self.grow(node, || self.room() >= wanted)? {}
+        // Memory takes its time: the session gets what there is, and asks again.
+        let ready = wanted.min(BLOCKS_READY);
+        while ready > 0 && self.room() < ready && self.grow(node, || self.room() >= ready)? {}
         let Some(run) = self.take_window(wanted, node) else { return Ok(NONE) };
         match self.grant_window(session, run) {
             Ok(file) => {
@@ -64,17 +67,29 @@ impl SharedFs {
         }
     }
 
+    /// Whether sessions can write blocks by calls. On persistent memory a store through a mapping is durable when it
+    /// returns, and a call is not; and no call waits as long as a medium that is played.
+    pub(crate) fn grants_windows(&self) -> bool {
+        self.superblock.medium != Medium::Pmem && self.emulated.is_none() && self.options.stage_bytes > 0
+    }
+
     /// How many blocks the next window of a session has, if it asks for so many; 0: it gets none.
     fn blocks_of_window(&self, session: SessionId, blocks: u64) -> u64 {
         let tier = self.blocks_at_most();
         let beyond = self.mapped.beyond();
         let space = self.space.lock();
-        let wanted = blocks.min(BLOCKS_MOST).min(tier / WINDOW_PART);
-        let is_granted = wanted >= BLOCKS_LEAST
+        let least = self.blocks_least();
+        let wanted = blocks.min(BLOCKS_MOST).min((tier / WINDOW_PART).max(WRITES_LEAST * least));
+        let is_granted = wanted >= least
             && self.room_at_most(&space, beyond) > tier / PLENTY_PART
             && space.windows.held() + wanted <= tier / HELD_PART
             && space.windows.count(session) < WINDOWS_MAX;
         if is_granted { wanted } else { 0 }
+    }
+
+    /// A run of fewer blocks makes no window.
+    fn blocks_least(&self) -> u64 {
+        u64::from(self.options.stage_bytes) / BLOCK_BYTES
     }
 
     /// Takes a run of at most `wanted` blocks out of the free ones.
@@ -82,11 +97,11 @@ impl SharedFs {
         let beyond = self.mapped.beyond();
         let mut space = self.space.lock();
         let wanted = wanted.min(self.room_in(&space, beyond));
-        if wanted < BLOCKS_LEAST {
+        if wanted < self.blocks_least() {
             return None;
         }
         let run = longest_run(&mut space.allocator, wanted as u32, node)?;
-        if u64::from(run.blocks) < BLOCKS_LEAST {
+        if u64::from(run.blocks) < self.blocks_least() {
             space.allocator.release_window([run]);
             return None;
         }

@@ -96,7 +96,7 @@ impl Claims {
         Some(u32::from_le_bytes(*bytes))
     }
 
-    fn runs(&self) -> impl Iterator<Item = Run> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
         self.claims
             .iter()
             .map(|(&address, claim)| Run { address: BlockAddress(address), blocks: claim.blocks })
@@ -253,6 +253,11 @@ impl Windows {
                 _ => drop(self.windows.remove(&key)),
             }
         }
+    }
+
+    /// The granted blocks of a session: among them are all that it wrote and no digest has taken.
+    pub(crate) fn granted_to(&self, session: SessionId) -> Vec<Run> {
+        self.of(session).flat_map(|(address, window)| granted(address, &window.spent)).collect()
     }
 
     /// The session is over: the blocks that it did not name.

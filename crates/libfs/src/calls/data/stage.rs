@@ -9,12 +9,12 @@
 
 use crate::cache::file_content::FileContent;
 use crate::client::client::Client;
-use crate::log::steering::{self, Destination};
-use crate::log::windows::{BUFFER_BYTES, StagedRun, Windows};
+use crate::log::steering::{Destination, Thresholds};
+use crate::log::windows::{BUFFER_BYTES, StagedRun};
 use crate::open_files::open_file::OpenFile;
 use cuesta_format::entry::Crc32c;
 use cuesta_format::operation::{BlockRun, StagedWrite};
-use cuesta_format::{BLOCK_BYTES, LogPosition, Medium};
+use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, LogPosition, Medium};
 use cuesta_media::UserSlice;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -93,7 +93,9 @@ impl Client {
         (data, bytes): (&[UserSlice<'_>], usize),
         at: Option<u64>,
     ) -> Option<Staged> {
-        if !steering::is_large(bytes) || !Windows::are_possible(&self.session) {
+        let thresholds = Thresholds::of(self.session.welcome.stage_bytes)?;
+        // A process whose files may not be long may not write far into an arena either.
+        if !thresholds.allow(bytes) || self.file_limit() < FILE_BYTES_MAX {
             return None;
         }
         let shape = {
@@ -105,7 +107,7 @@ impl Client {
             let end = first + u64::from(shape.blocks) * BLOCK_BYTES;
             let added = state.missing(first..end).unwrap_or_default();
             let overwrites = added < u64::from(shape.blocks);
-            if steering::destination(shape.blocks.into(), overwrites) == Destination::Log {
+            if thresholds.destination(shape.blocks.into(), overwrites) == Destination::Log {
                 return None;
             }
             shape

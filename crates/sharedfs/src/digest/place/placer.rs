@@ -116,11 +116,11 @@ impl Placer<'_> {
                 hole = holes.next();
             }
             match kind {
-                SpanKind::Adopt(address) => {
+                SpanKind::Adopt(address) if !self.is_bad(*address, span) => {
                     self.adopt(number, node, span, *address, out)?;
                     continue;
                 }
-                SpanKind::Assemble => match self.place_anew(number, node, span.clone(), parts, out)? {
+                SpanKind::Adopt(_) | SpanKind::Assemble => match self.place_anew(number, node, span.clone(), parts, out)? {
                     Ok(()) => continue,
                     full => return Ok(full),
                 },
@@ -205,6 +205,13 @@ impl Placer<'_> {
         }
         out.changes.push(Change { node: number, blocks, extents: first..out.extents.len() });
         Ok(Ok(()))
+    }
+
+    /// Whether the medium does not take some of these blocks, or their checksums.
+    fn is_bad(&self, address: BlockAddress, blocks: &Range<u64>) -> bool {
+        let allocator = &self.space.lock().allocator;
+        self.has_bad
+            && (0..blocks.end - blocks.start).any(|block| allocator.is_bad(address.plus(block * BLOCK_BYTES)))
     }
 
     /// Makes blocks that the session wrote the file's, as they are.

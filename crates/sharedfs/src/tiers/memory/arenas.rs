@@ -9,19 +9,22 @@ use super::page_size::PageSizes;
 use super::stamps::ArenaStamps;
 use super::written_arenas::WrittenArenas;
 use crate::Error;
+use crate::tiers::blocks::Run;
 use crate::tiers::device::{Part, Parts};
 use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::STAMP_BYTES;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory};
+use cuesta_media::{
+    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, flush_file, write_back,
+};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -317,6 +320,29 @@ impl Arenas {
         self.mapping(arena)?;
         let part = self.part(arena, OFlags::RDWR)?;
         part.file.try_clone().map_err(Error::io("copy a descriptor"))
+    }
+
+    /// Has the disk take all that was written to arenas by calls (medium `block`).
+    pub fn flush(&self, arenas: impl IntoIterator<Item = ArenaId>) -> Result<(), Error> {
+        let Some(files) = &self.written else { return Ok(()) };
+        let mut arenas: Vec<ArenaId> = arenas.into_iter().collect();
+        arenas.dedup();
+        for arena in arenas {
+            let file = files.file(arena).ok_or_else(|| Error::Damaged(format!("arena {arena} cannot be opened")))?;
+            flush_file(file.as_fd()).map_err(Error::errno("sync an arena"))?;
+        }
+        Ok(())
+    }
+
+    /// Has the disk take blocks that sessions wrote (medium `block`). A flush has to follow.
+    pub fn write_back(&self, runs: &[Run]) {
+        let Some(files) = &self.written else { return };
+        for run in runs {
+            if let Some(file) = files.file(self.geometry.arena(run.address)) {
+                let offset = self.geometry.arena_offset(run.address);
+                write_back(file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
+            }
+        }
     }
 
     /// Copies bytes out of one arena; the range must not cross its end.
