@@ -95,7 +95,11 @@ fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::R
         match random.u8(0..100) {
             0..50 => {
                 let at = random.usize(0..60_000);
-                let len = if random.bool() { random.usize(1..200) } else { random.usize(1..20_000) };
+                let len = match random.u8(0..12) {
+                    0 => random.usize(66_000..134_000),
+                    1..7 => random.usize(1..200),
+                    _ => random.usize(1..20_000),
+                };
                 let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(1..)).take(len).collect();
                 let (first, second) = bytes.split_at(len / 3);
                 let written = client.pwrite(&held.file, &[first.into(), second.into()], at as i64).unwrap();
@@ -110,7 +114,7 @@ fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::R
                 write_at(&mut held.content, end, &[7; 300]);
             }
             60..66 => {
-                let size = if random.bool() { 0 } else { random.usize(0..70_000) };
+                let size = if random.bool() { 0 } else { random.usize(0..180_000) };
                 client.truncate_open(&held.file, size as i64).unwrap();
                 held.content.resize(size, 0);
             }

@@ -22,6 +22,7 @@ mod regressions;
 mod resume;
 mod sessions;
 mod soft_quotas;
+mod staged;
 mod turns;
 mod unnamed;
 mod waits;

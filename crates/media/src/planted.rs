@@ -52,11 +52,15 @@ pub enum Bug {
     DependenciesForgotten = 22,
     /// fsync does not wait for what the session saw of another log.
     ObservedUnsynced = 23,
+    /// A digest commits blocks that a session wrote while the disk may lack them.
+    AdoptedUnflushed = 24,
+    /// Recovery takes a staged write without a look at its blocks.
+    StagedNotCompared = 25,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 25] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -80,6 +84,8 @@ impl Bug {
         Bug::CallFoldedAway,
         Bug::DependenciesForgotten,
         Bug::ObservedUnsynced,
+        Bug::AdoptedUnflushed,
+        Bug::StagedNotCompared,
     ];
 }
 

@@ -316,6 +316,9 @@ impl Appender {
         let checksum = if let Operation::Write { data, .. } = operation {
             self.store(reservation.body(), data);
             Crc32c::new().with(data)
+        } else if let Operation::WriteStaged { staged, .. } = operation {
+            self.store(reservation.body(), staged.body());
+            Crc32c::new().with(staged.body())
         } else if let Operation::SetExtended { name, value, .. } = operation {
             // As it is, however long: its body is the two, one behind the other.
             self.store(reservation.body(), name);

@@ -11,3 +11,4 @@ mod hostile;
 mod leases;
 mod lifecycle;
 mod threads;
+mod windows;

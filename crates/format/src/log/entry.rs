@@ -60,6 +60,7 @@ pub enum EntryKind {
     SetAccessList = 15,
     ForgetCaller = 16,
     DependOn = 17,
+    WriteStaged = 18,
 }
 
 impl EntryKind {
@@ -84,6 +85,7 @@ impl EntryKind {
             15 => EntryKind::SetAccessList,
             16 => EntryKind::ForgetCaller,
             17 => EntryKind::DependOn,
+            18 => EntryKind::WriteStaged,
             _ => return None,
         })
     }

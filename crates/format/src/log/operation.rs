@@ -6,6 +6,7 @@
 mod attributes;
 mod names;
 mod rules;
+mod staged;
 
 use crate::call_tag::{Caller, CallerId, TAG_BYTES};
 use crate::dependency::{self, LogDependency};
@@ -19,6 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use attributes::Attributes;
 pub use rules::{OperationError, is_entry_name, is_extended_name};
+pub use staged::{BlockRun, StagedWrite, staged_body_bytes};
 
 /// Header flag of [`Operation::Unlink`] and [`Operation::Rename`]: the inode that lost its last name
 /// is open in this session and must stay until it is released.
@@ -45,6 +47,15 @@ pub enum Operation<'a> {
         offset: u64,
         /// What.
         data: &'a [u8],
+    },
+    /// Stores bytes at `offset`, whole blocks of which lie in an arena already; the file grows to hold them.
+    WriteStaged {
+        /// The file.
+        inode: InodeNumber,
+        /// Where, in bytes.
+        offset: u64,
+        /// What, and where its blocks are.
+        staged: StagedWrite<'a>,
     },
     /// Sets the size. Bytes behind the new end are gone, and new bytes read as zeros.
     Truncate {
@@ -224,6 +235,7 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Void => EntryKind::Void,
             Operation::Write { .. } => EntryKind::Write,
+            Operation::WriteStaged { .. } => EntryKind::WriteStaged,
             Operation::Truncate { .. } => EntryKind::Truncate,
             Operation::Clear { .. } => EntryKind::Clear,
             Operation::Shift { .. } => EntryKind::Shift,
@@ -250,6 +262,7 @@ impl<'a> Operation<'a> {
                 InodeNumber::NONE
             }
             Operation::Write { inode, .. }
+            | Operation::WriteStaged { inode, .. }
             | Operation::Truncate { inode, .. }
             | Operation::Clear { inode, .. }
             | Operation::Shift { inode, .. }
@@ -271,6 +284,7 @@ impl<'a> Operation<'a> {
     pub fn argument(&self) -> u64 {
         match *self {
             Operation::Write { offset, .. }
+            | Operation::WriteStaged { offset, .. }
             | Operation::Clear { offset, .. }
             | Operation::Shift { offset, .. } => offset,
             Operation::Truncate { size, .. } => size,
@@ -312,6 +326,7 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => 0,
             Operation::Write { data, .. } => data.len(),
+            Operation::WriteStaged { staged, .. } => staged.body().len(),
             Operation::SetAttributes { .. } => ATTRIBUTES_BYTES,
             Operation::Clear { .. } | Operation::Shift { .. } => RANGE_BYTES,
             Operation::CreateUnnamed { list, .. } => UNNAMED_BYTES + list.len(),
@@ -335,6 +350,7 @@ impl<'a> Operation<'a> {
         match *self {
             Operation::Void | Operation::ForgetCaller { .. } | Operation::DependOn { .. } => [NONE; 4],
             Operation::Write { inode, .. }
+            | Operation::WriteStaged { inode, .. }
             | Operation::Truncate { inode, .. }
             | Operation::Clear { inode, .. }
             | Operation::Shift { inode, .. }
@@ -373,6 +389,7 @@ impl<'a> Operation<'a> {
         let names = match *self {
             Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => return,
             Operation::Write { data, .. } => return out.copy_from_slice(data),
+            Operation::WriteStaged { staged, .. } => return out.copy_from_slice(staged.body()),
             Operation::SetAccessList { list, .. } => return out.copy_from_slice(list),
             Operation::ForgetCaller { caller } => return out.copy_from_slice(&caller.id.0),
             Operation::DependOn { dependency } => return out.copy_from_slice(&dependency.body()),
@@ -430,6 +447,10 @@ impl<'a> Operation<'a> {
         match header.kind {
             EntryKind::Void => Ok(Operation::Void),
             EntryKind::Write => Ok(Operation::Write { inode, offset: header.argument, data: body }),
+            EntryKind::WriteStaged => {
+                let staged = StagedWrite::decode(header.argument, body).ok_or(OperationError::Length)?;
+                Ok(Operation::WriteStaged { inode, offset: header.argument, staged })
+            }
             EntryKind::Truncate => empty(Operation::Truncate { inode, size: header.argument }),
             EntryKind::Release => empty(Operation::Release { inode }),
             EntryKind::SetAttributes => {

@@ -24,6 +24,9 @@ impl CallTag {
             Operation::Write { offset, data, .. } => {
                 (data.len() as u64, offset.saturating_add(data.len() as u64))
             }
+            Operation::WriteStaged { offset, staged, .. } => {
+                (staged.bytes(), offset.saturating_add(staged.bytes()))
+            }
             _ => (operation.inode().0, 0),
         };
         CallRecord { number: self.number, process: self.process, value, end }

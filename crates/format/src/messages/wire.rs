@@ -48,6 +48,9 @@ pub const BESIDE_MAX: usize = 512;
 /// Most inodes of one [`Request::Accessed`].
 pub const ACCESSES_MAX: usize = 512;
 
+/// Most windows of one session that are not done.
+pub const WINDOWS_MAX: usize = 64;
+
 /// Most logs of one [`Request::MakeDurable`].
 pub const DEPENDENCIES_MAX: usize = 1024;
 
@@ -198,6 +201,15 @@ pub enum Request {
     Arenas {
         /// Which, at most [`DESCRIPTORS_MAX`].
         arenas: Vec<ArenaId>,
+    },
+    /// Free blocks of an arena that the session may write once each, and name in its log. Answered [`Response::Window`], with the
+    /// arena's file.
+    Window {
+        /// Blocks wanted.
+        blocks: u32,
+        /// Windows of which the session writes no block any more, each by its first block, with the position below which its
+        /// log names blocks of it. At most [`WINDOWS_MAX`].
+        done: Vec<(BlockAddress, LogPosition)>,
     },
     /// Digest this session's log now, up to what it completed; answered when done.
     Digest,
@@ -360,6 +372,13 @@ pub enum Response {
         /// Where in its file each arena begins.
         offsets: Vec<u64>,
     },
+    /// To [`Request::Window`]: blocks of one arena.
+    Window {
+        /// The first one.
+        address: BlockAddress,
+        /// How many; 0: none can be had now, and no descriptor comes.
+        blocks: u32,
+    },
     /// To [`Request::Resync`].
     Resynced(Resynced),
     /// To [`Request::Statfs`].
@@ -449,6 +468,8 @@ pub struct Welcome {
     pub awake_us: u32,
     /// How many tiers lie below the fast one.
     pub lower_tiers: u8,
+    /// Whole blocks of a write from which on they may go to a window, in bytes; 0: none may.
+    pub stage_bytes: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.

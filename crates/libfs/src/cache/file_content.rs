@@ -2,7 +2,7 @@
 //!
 //! | layer | value | goes away |
 //! |---|---|---|
-//! | overlay | payload in the log, or zeros a truncation or clearing left | when its log position is retired |
+//! | overlay | payload in the log, blocks that the session wrote to an arena, or zeros a truncation or clearing left | when its log position is retired |
 //! | base | place in an arena | replaced by digests' reports |
 //!
 //! A digest that overwrites blocks in place does not report them, because the base has them. If the base has
@@ -17,18 +17,52 @@ use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, LogPosition};
 use std::ops::Range;
 
-/// A piece of the overlay.
+/// A piece of the overlay, in two words: there may be many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OverlayPiece {
+struct OverlayPiece {
+    /// Of the entry that made it; of payload in the log its own.
+    position: LogPosition,
+    /// The byte address of staged payload, [`IN_LOG`] or [`ZEROS`].
+    place: u64,
+}
+
+/// No arena has such an address.
+const IN_LOG: u64 = u64::MAX;
+const ZEROS: u64 = u64::MAX - 1;
+
+/// What a piece of the overlay says.
+enum Fresh {
     Log(LogPosition),
-    Zeros(LogPosition),
+    Staged(u64),
+    Zeros,
+}
+
+impl OverlayPiece {
+    fn log(position: LogPosition) -> OverlayPiece {
+        OverlayPiece { position, place: IN_LOG }
+    }
+
+    fn zeros(position: LogPosition) -> OverlayPiece {
+        OverlayPiece { position, place: ZEROS }
+    }
+
+    #[inline]
+    fn fresh(self) -> Fresh {
+        match self.place {
+            IN_LOG => Fresh::Log(self.position),
+            ZEROS => Fresh::Zeros,
+            address => Fresh::Staged(address),
+        }
+    }
 }
 
 impl Sliding for OverlayPiece {
+    #[inline]
     fn slide(self, bytes: u64) -> Self {
-        match self {
-            OverlayPiece::Log(position) => OverlayPiece::Log(position.plus(bytes)),
-            zeros @ OverlayPiece::Zeros(_) => zeros,
+        match self.place {
+            IN_LOG => OverlayPiece::log(self.position.plus(bytes)),
+            ZEROS => self,
+            address => OverlayPiece { place: address + bytes, ..self },
         }
     }
 
@@ -68,6 +102,8 @@ pub(crate) enum Source {
     Log(LogPosition),
     /// In an arena, from this byte address on.
     Arena(u64),
+    /// In blocks that this session wrote to an arena and no digest has adopted, from this byte address on.
+    Staged(u64),
     /// Nowhere: they read as zeros.
     Hole,
     /// Not known: the extents from this offset on must be fetched.
@@ -149,7 +185,7 @@ impl FileContent {
             let shield = self
                 .overlay
                 .in_range(at..range.end)
-                .find(|(_, fresh)| matches!(fresh, OverlayPiece::Zeros(_)))
+                .find(|(_, piece)| piece.place == ZEROS)
                 .map_or(range.end..range.end, |(shield, _)| shield);
             self.base.insert_joining(at..shield.start, ArenaAddress(address + (at - start)));
             self.stale |= !shield.is_empty();
@@ -160,13 +196,23 @@ impl FileContent {
     /// Overlays `range` with a write whose payload starts at `position`.
     #[inline]
     pub(crate) fn write(&mut self, range: Range<u64>, position: LogPosition) {
+        self.overlay_with(range, OverlayPiece::log(position));
+    }
+
+    /// Overlays `range` with blocks that the session wrote at `address`, by an entry at `position`.
+    pub(crate) fn write_staged(&mut self, range: Range<u64>, address: BlockAddress, position: LogPosition) {
+        self.overlay_with(range, OverlayPiece { position, place: address.0 });
+    }
+
+    #[inline]
+    fn overlay_with(&mut self, range: Range<u64>, piece: OverlayPiece) {
         let counted = *self.counted.get_mut();
         if counted != UNCOUNTED {
             let blocks = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
             let held = self.count(blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
             *self.counted.get_mut() = counted + (blocks.end - blocks.start).saturating_sub(held);
         }
-        self.overlay.insert(range, OverlayPiece::Log(position));
+        self.overlay.insert(range, piece);
     }
 
     /// Changes the size, by an entry at `position`. Says whether there is something to retire after the
@@ -194,7 +240,7 @@ impl FileContent {
     }
 
     fn shield(&mut self, range: Range<u64>, position: LogPosition) {
-        self.overlay.insert(range.clone(), OverlayPiece::Zeros(position));
+        self.overlay.insert(range.clone(), OverlayPiece::zeros(position));
         self.cuts.push(Cut { position, start: range.start, end: range.end });
     }
 
@@ -230,12 +276,12 @@ impl FileContent {
         self.recount();
         let (base, known_to) = (&self.base, self.known_to);
         let mut is_known = true;
-        self.overlay.remove_if(0..u64::MAX, |range, fresh| match fresh {
-            OverlayPiece::Log(position) if position < end => {
+        self.overlay.remove_if(0..u64::MAX, |range, piece| {
+            let is_retired = piece.place != ZEROS && piece.position < end;
+            if is_retired {
                 is_known &= base.covers(range.start..range.end.min(known_to));
-                true
             }
-            OverlayPiece::Log(_) | OverlayPiece::Zeros(_) => false,
+            is_retired
         });
         if !is_known {
             self.base.clear();
@@ -250,7 +296,7 @@ impl FileContent {
         };
         self.recount();
         let cut = self.cuts.swap_remove(index);
-        self.overlay.remove_if(cut.start..cut.end, |_, fresh| fresh == OverlayPiece::Zeros(position));
+        self.overlay.remove_if(cut.start..cut.end, |_, piece| piece == OverlayPiece::zeros(position));
         if self.stale {
             self.stale = false;
             self.base.clear();
@@ -268,12 +314,13 @@ impl FileContent {
     pub(crate) fn find(&self, at: u64, end: u64) -> (u64, Source) {
         let mut end = end;
         if !self.overlay.is_empty()
-            && let Some((range, fresh)) = self.overlay.first_in(at..end)
+            && let Some((range, piece)) = self.overlay.first_in(at..end)
         {
             if range.start == at {
-                let source = match fresh {
-                    OverlayPiece::Log(position) => Source::Log(position),
-                    OverlayPiece::Zeros(_) => Source::Hole,
+                let source = match piece.fresh() {
+                    Fresh::Log(position) => Source::Log(position),
+                    Fresh::Staged(address) => Source::Staged(address),
+                    Fresh::Zeros => Source::Hole,
                 };
                 return (range.end - at, source);
             }
@@ -306,10 +353,10 @@ impl FileContent {
                         return Ok(Some(first.max(from)));
                     }
                 }
-                Source::Log(_) | Source::Arena(_) if data => {
+                Source::Log(_) | Source::Arena(_) | Source::Staged(_) if data => {
                     return Ok(Some((at - at % BLOCK_BYTES).max(from)));
                 }
-                Source::Log(_) | Source::Arena(_) => hole = end,
+                Source::Log(_) | Source::Arena(_) | Source::Staged(_) => hole = end,
             }
             at = end;
         }
@@ -379,6 +426,23 @@ mod tests {
         content.retire_writes(LogPosition(704));
         assert!(content.is_clean());
         assert_eq!(content.blocks(3 * BLOCK_BYTES, 0), 1);
+    }
+
+    #[test]
+    fn staged_blocks_are_read_where_they_are_until_the_base_has_them() {
+        let mut content = FileContent::empty();
+        let (block, entry) = (BLOCK_BYTES, LogPosition(640));
+        content.write(0..10, LogPosition(900));
+        content.write_staged(10..10 + 2 * block, BlockAddress(50 * block), entry);
+        content.write(block..block + 5, LogPosition(2000));
+        assert_eq!(content.find(0, 99_999), (10, Source::Log(LogPosition(900))));
+        assert_eq!(content.find(20, 99_999), (block - 20, Source::Staged(50 * block + 10)));
+        assert_eq!(content.find(block + 5, 99_999), (block + 5, Source::Staged(51 * block - 5)));
+        content.place(&extent(0, 3, 50));
+        content.retire_writes(LogPosition(1000));
+        assert_eq!(content.find(20, block), (block - 20, Source::Arena(50 * block + 20)));
+        assert_eq!(content.find(block, 2 * block), (5, Source::Log(LogPosition(2000))));
+        assert!(!content.is_clean());
     }
 
     /// A program that alternates between writing and asking for the size pays for what it wrote, not for the

@@ -11,6 +11,7 @@ use crate::session::quotas::Payers;
 use crate::session::session::Session;
 use crate::sharing::call_tags::{EntryRole, is_withdrawn};
 use cuesta_format::call_tag::TAG_BYTES;
+use cuesta_format::operation::StagedWrite;
 use cuesta_format::quota::Amounts;
 use cuesta_format::{CallTag, InodeNumber, LeaseGeneration, LogPosition, Operation, Timestamp};
 use cuesta_media::{Fault, UserSlice};
@@ -105,6 +106,18 @@ impl<'c> Attempt<'c> {
         let appended = appender.append(appender.reserve(admission), operation, self.stamp());
         self.appended = Some(appended.end);
         if appender.is_lost(appended.end) { Err(Error::LogLost.into()) } else { Ok(appended) }
+    }
+
+    /// Appends a prepared staged write; `body` names blocks that hold its payload.
+    pub(crate) fn append_staged(
+        &mut self,
+        inode: InodeNumber,
+        offset: u64,
+        body: &[u8],
+    ) -> Result<Appended, Halt> {
+        let staged = StagedWrite::decode(offset, body)
+            .ok_or_else(|| Error::Daemon("the blocks of a write are not where they must be".into()))?;
+        self.append(&Operation::WriteStaged { inode, offset, staged })
     }
 
     /// Appends a prepared write of application memory.

@@ -12,6 +12,7 @@ use crate::leases::ahead::Ahead;
 use crate::leases::fences::Fences;
 use crate::log::commit_file::CommitFile;
 use crate::log::retire_round::RetireRound;
+use crate::log::windows::Windows;
 use crate::mapped::kept_descriptors::{Keeper, KeptDescriptors};
 use crate::mount::state::KernelState;
 use crate::session::link::{Link, SocketLink};
@@ -50,6 +51,7 @@ pub struct Client {
     pub(crate) programs: Programs,
     pub(crate) kept_descriptors: KeptDescriptors,
     pub(crate) commit_file: CommitFile,
+    pub(crate) windows: Windows,
     pub(crate) dependencies: Dependencies,
     /// The number of the daemon that the session talks to, counted from its first.
     pub(crate) connection: AtomicU32,
@@ -99,6 +101,7 @@ impl Client {
             programs: Programs::default(),
             kept_descriptors: KeptDescriptors::default(),
             commit_file: CommitFile::default(),
+            windows: Windows::default(),
             dependencies: Dependencies::default(),
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),

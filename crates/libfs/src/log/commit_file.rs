@@ -6,16 +6,14 @@
 //! saves one file does without. If there is none, or a write to it fails, the session writes the log's own
 //! pages, and asks again later. A full medium, or a process without descriptors, need not stay so.
 
-use crate::mapped::kept_descriptors::{KeptDescriptor, KeptDescriptors};
+use crate::mapped::kept_descriptors::{HeldDescriptor, KeptDescriptors};
 use crate::session::session::Session;
-use crate::sync::Arc;
 use crate::sync::Mutex;
 use cuesta_format::wire::Request;
 use cuesta_format::wire::Response;
 use cuesta_media::DirectWriter;
 use cuesta_media::Piece;
 use cuesta_media::Window;
-use rustix::fd::OwnedFd;
 use std::time::Duration;
 
 /// The session's commit file, if it has one.
@@ -26,7 +24,7 @@ pub(crate) struct CommitFile(Mutex<State>);
 struct State {
     backoff: RequestBackoff,
     /// The file's descriptor and its writer, while there is one.
-    here: Option<(CommitDescriptor, DirectWriter)>,
+    here: Option<(HeldDescriptor, DirectWriter)>,
 }
 
 /// When the session asks for the file.
@@ -59,15 +57,6 @@ impl RequestBackoff {
     }
 }
 
-/// The descriptor of the commit file.
-#[derive(Debug)]
-enum CommitDescriptor {
-    /// The program's door keeps it.
-    Kept(Arc<KeptDescriptor>),
-    /// The process has no door, so its descriptors are its own.
-    Own(OwnedFd),
-}
-
 impl CommitFile {
     /// Writes pieces of the log to its commit file, durably. `false`: the log's own pages must be written.
     pub(crate) fn write(
@@ -86,14 +75,7 @@ impl CommitFile {
             }
         }
         let Some((held, writer)) = here else { return false };
-        let written = match held {
-            CommitDescriptor::Own(file) => writer.write(file, window, pieces),
-            CommitDescriptor::Kept(kept) => match kept.get() {
-                Some(file) => writer.write(&file, window, pieces),
-                // This thread has another process's descriptors.
-                None => return false,
-            },
-        };
+        let Some(written) = held.with(|file| writer.write(file, window, pieces)) else { return false };
         if written.is_err() {
             *here = None;
             backoff.failed();
@@ -102,17 +84,13 @@ impl CommitFile {
     }
 }
 
-fn ask_for(session: &Session, descriptors: &KeptDescriptors) -> Option<(CommitDescriptor, DirectWriter)> {
+fn ask_for(session: &Session, descriptors: &KeptDescriptors) -> Option<(HeldDescriptor, DirectWriter)> {
     let mut answered = Vec::new();
     let Ok(Response::Done) = session.call(&Request::CommitFile, &mut answered) else {
         return None;
     };
     let file = answered.pop()?;
-    let held = if descriptors.has_keeper() {
-        CommitDescriptor::Kept(descriptors.keep(&file)?)
-    } else {
-        CommitDescriptor::Own(file)
-    };
+    let held = HeldDescriptor::hold(descriptors, file)?;
     let awake = Duration::from_micros(session.welcome.awake_us.into());
     Some((held, DirectWriter::new(awake).ok()?))
 }

@@ -96,6 +96,34 @@ impl Drop for KeptDescriptor {
     }
 }
 
+/// A descriptor that the session opened for itself.
+#[derive(Debug)]
+pub(crate) enum HeldDescriptor {
+    /// The program's door keeps it.
+    Kept(Arc<KeptDescriptor>),
+    /// The process has no door, so its descriptors are its own.
+    Own(OwnedFd),
+}
+
+impl HeldDescriptor {
+    /// Holds a descriptor of the file, if possible.
+    pub(crate) fn hold(descriptors: &KeptDescriptors, file: OwnedFd) -> Option<HeldDescriptor> {
+        if descriptors.has_keeper() {
+            descriptors.keep(&file).map(HeldDescriptor::Kept)
+        } else {
+            Some(HeldDescriptor::Own(file))
+        }
+    }
+
+    /// Calls `act` with the descriptor. `None`: this thread has another process's descriptors.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
+        match self {
+            HeldDescriptor::Own(file) => Some(act(file.as_fd())),
+            HeldDescriptor::Kept(kept) => kept.get().map(|file| act(file.as_fd())),
+        }
+    }
+}
+
 /// A descriptor in use.
 #[derive(Debug)]
 pub(crate) struct DescriptorInUse<'k>(RwLockReadGuard<'k, ManuallyDrop<OwnedFd>>);

@@ -131,6 +131,7 @@ mod tests {
             commit_file_waits: 0,
             lower_tiers: 0,
             awake_us: 0,
+            stage_bytes: 0,
             inode_first: InodeNumber(first),
             inode_count: 10,
             stand_ins: Vec::new(),

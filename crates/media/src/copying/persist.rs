@@ -151,6 +151,33 @@ pub unsafe fn store_through_summed(
     }
 }
 
+/// Copies through the cache, and takes what was copied into a checksum: in one pass, where the CPU can. Returns the bytes a
+/// fault kept it from copying; the checksum is lost then.
+///
+/// # Safety
+/// As for [`store`], and no other thread writes the destination.
+#[inline]
+pub unsafe fn copy_summed(dst: *mut u8, src: *const u8, len: usize, sum: &mut Crc32c) -> usize {
+    let mut at = 0;
+    if let Some(way) = arch::summing().filter(|_| len >= ONE_PASS_BYTES_MIN) {
+        let whole = len / arch::SUM_BLOCK_BYTES * arch::SUM_BLOCK_BYTES;
+        let mut register = sum.register();
+        // SAFETY: the caller's promise; the length is a multiple and the CPU able, as was checked.
+        let left = unsafe { arch::copy_summed(dst, src, whole, way, false, &mut register) };
+        if left > 0 {
+            return len - whole + left;
+        }
+        *sum = Crc32c::from_register(register);
+        at = whole;
+    }
+    // SAFETY: the caller's promise, for the rest; no other thread writes the copied bytes.
+    unsafe {
+        let left = arch::copy(dst.add(at), src.add(at), len - at);
+        *sum = sum.with(std::slice::from_raw_parts(dst.add(at), len - at - left));
+        left
+    }
+}
+
 /// How a copy is summed on its way, if it is, and whether it goes past the caches.
 #[inline(always)]
 fn one_pass(dst: *mut u8, len: usize, writes_back: bool) -> Option<(Summing, bool)> {

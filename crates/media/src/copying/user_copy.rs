@@ -4,8 +4,9 @@
 //! every access goes through assembly routines of known addresses; the SIGSEGV/SIGBUS handler of the door
 //! asks [`recover`] where to go on, and the routine returns how much it left undone.
 
-use crate::copying::arch;
+use crate::copying::{arch, persist};
 use core::marker::PhantomData;
+use cuesta_format::entry::Crc32c;
 
 /// The application's memory could not be read or written; this many bytes had been copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +69,15 @@ impl<'a> UserSlice<'a> {
         let first = UserSlice { len: at, ..self };
         let second = UserSlice { ptr: self.ptr.wrapping_add(at), len: self.len - at, ..self };
         (first, second)
+    }
+
+    /// As [`UserSlice::copy_in`]; takes what was copied into `sum`. The bytes stay in the cache, to be used again.
+    #[inline]
+    pub fn copy_in_summed(&self, dst: &mut [u8], sum: &mut Crc32c) -> Result<(), Fault> {
+        let len = dst.len().min(self.len);
+        debug_assert_eq!(len, dst.len());
+        // SAFETY: as in `copy_in`; `dst` is ours alone.
+        Fault::check(len, unsafe { persist::copy_summed(dst.as_mut_ptr(), self.ptr, len, sum) })
     }
 
     /// Copies the first `dst.len()` bytes into `dst`, which must not be longer than this slice.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `aio.rs` | writes that the kernel has taken, and those that are done |
 //! | `called.rs` | mapped files that are written by calls |
+//! | `gathered.rs` | writes straight from memory of the application |
 //! | `direct.rs` | writes past the page cache |
 //! | `vigil.rs` | waiting for a disk on a processor that stays awake |
 //!
@@ -12,4 +13,5 @@
 pub(crate) mod aio;
 pub(crate) mod called;
 pub(crate) mod direct;
+pub(crate) mod gathered;
 pub(crate) mod vigil;

@@ -2,6 +2,7 @@
 
 use super::places::{RegionKey, add_mapping, each_place, lock, path_of, region_of, remove_mappings};
 use crate::copying::persist::LINE;
+use cuesta_format::Medium;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -406,6 +407,22 @@ pub(crate) fn on_direct_write(file: BorrowedFd<'_>, offset: u64, memory: *const 
             state.push(Event::Store { region: region_of(file), offset, bytes });
         }
     });
+}
+
+/// Notes what a call wrote to a file of the store from memory of the application. On a disk it is pending until the file
+/// is synced; elsewhere it is done, page by page.
+pub(crate) fn on_gathered(file: BorrowedFd<'_>, offset: u64, len: usize, medium: Medium) {
+    if !installed() || len == 0 {
+        return;
+    }
+    let mut bytes = vec![0; len];
+    // The file was opened to be read as well.
+    let read = rustix::io::pread(file, &mut bytes[..], offset);
+    debug_assert_eq!(read, Ok(len));
+    match medium {
+        Medium::Block => record_file_write(file, offset, &bytes),
+        Medium::Memory | Medium::Pmem => on_write_pages(file, offset, &bytes),
+    }
 }
 
 /// Notes that a range of such a file holds nothing any more, which is done in one go.

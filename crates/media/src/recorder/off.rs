@@ -1,5 +1,6 @@
 //! The recorder of a build that records nothing.
 
+use cuesta_format::Medium;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -41,6 +42,9 @@ pub(crate) fn on_write_pages(_file: BorrowedFd<'_>, _offset: u64, _bytes: &[u8])
 
 #[inline(always)]
 pub(crate) fn on_direct_write(_file: BorrowedFd<'_>, _offset: u64, _memory: *const u8, _len: usize) {}
+
+#[inline(always)]
+pub(crate) fn on_gathered(_file: BorrowedFd<'_>, _offset: u64, _len: usize, _medium: Medium) {}
 
 #[inline(always)]
 pub(crate) fn on_punch(_file: BorrowedFd<'_>, _offset: u64, _len: u64) {}

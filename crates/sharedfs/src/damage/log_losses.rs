@@ -100,6 +100,11 @@ impl BrokenLog<'_> {
         Ok(behind)
     }
 
+    /// How far it was acknowledged, as far as anything behind its end says so.
+    pub(crate) fn acknowledged(&self) -> io::Result<LogPosition> {
+        Ok(self.behind()?.acknowledged)
+    }
+
     /// The losses, if it was damaged. A process that lives may go on with the log meanwhile: a caller that is
     /// told of a loss looks once more whether the log still ends where it did.
     pub(crate) fn loss(&self) -> io::Result<Option<LogLoss>> {
@@ -126,7 +131,10 @@ impl BrokenLog<'_> {
             loss.unknown_bytes += header.position.0.saturating_sub(at.0);
             at = at.max(header.end());
             let size = match header.kind {
-                EntryKind::Write => header.argument.saturating_add(header.content_bytes().into()),
+                // Of a staged write it is the least that it can have stored.
+                EntryKind::Write | EntryKind::WriteStaged => {
+                    header.argument.saturating_add(header.content_bytes().into())
+                }
                 EntryKind::Truncate | EntryKind::Clear | EntryKind::Shift => 0,
                 _ => continue,
             };

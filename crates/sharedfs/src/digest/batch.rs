@@ -9,7 +9,7 @@ use crate::digest::place::{FastTier, OutOfBlocks, Placements, Placer};
 use crate::leases::LoggedChange;
 use crate::metadata::{MetadataError, Snapshot, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
-use crate::tiers::{ContentWriter, Reservation};
+use crate::tiers::{Claims, ContentWriter, Reservation};
 use cuesta_format::entry::VerifiedHeader;
 use cuesta_format::{CallTag, InodeNumber, LogPosition, Medium, Operation, SessionId};
 use cuesta_media::planted::{self, Bug};
@@ -66,6 +66,8 @@ const BREAK_BYTES: u64 = 8 << 10;
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: a session may
 /// wait for its end. No session waits for a part of a recovery.
 const TOUCHED_MAX: usize = 64 << 10;
+/// A batch ends when it has named so many staged blocks, whose checksums are compared: 64 MiB.
+const STAGED_BLOCKS_MAX: u64 = 16 << 10;
 /// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
 const SET_ASIDE_MAX: usize = 64;
 
@@ -260,16 +262,18 @@ impl Digester {
         let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
         if storage.medium == Medium::Block && to > log.durable && standing.any(|node| node.record.mapped) {
             log.files.sync(log.from, to)?;
+            flush_claims(storage, &self.view.claims)?;
         }
         let (has_bad, fast) = {
             let space = storage.space.lock();
             (space.allocator.has_unwritable(), FastTier::of(&space, storage.arenas, storage.placement))
         };
-        let is_kept = LazyCell::new(|| is_kept(storage, log, to));
+        let is_kept = LazyCell::new(|| is_kept(storage, log, to, &self.view.claims));
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
             arenas: storage.arenas,
             writer: ContentWriter::new(storage.arenas),
+            claims: &self.view.claims,
             before,
             space: storage.space,
             reservation: &mut self.reservation,
@@ -301,7 +305,7 @@ impl Digester {
         overwrites.carry_out(&writer, copied, damaged)?;
         storage.arenas.fence()?;
         if !planted::active(Bug::MappedAfterCommit) {
-            self.placements.mapped.carry_out(storage.mapped, copied)?;
+            self.placements.mapped.carry_out(storage.mapped, storage.arenas, copied)?;
         }
         Ok(Ok(()))
     }
@@ -332,7 +336,7 @@ impl Digester {
             }
         }
         if planted::active(Bug::MappedAfterCommit) {
-            self.placements.mapped.carry_out(storage.mapped, &self.buffer[..self.copied])?;
+            self.placements.mapped.carry_out(storage.mapped, storage.arenas, &self.buffer[..self.copied])?;
         }
         Ok(batch)
     }
@@ -370,6 +374,7 @@ fn apply_all<L: Lookup>(
     while scanned.entries < limits.entries_max
         && scanned.to.0 - log.from.0 < limits.bytes_max
         && view.touched() < limits.touched_max
+        && view.claims.blocks() < STAGED_BLOCKS_MAX
     {
         if log.cut.is_some_and(|cut| scanned.to >= cut) {
             scanned.at_break = true;
@@ -392,6 +397,10 @@ fn apply_all<L: Lookup>(
             }
             Err(Stop::Rejected(why)) => {
                 scanned.rejected = Some(why);
+                break;
+            }
+            Err(Stop::Unwritten) => {
+                scanned.at_break = true;
                 break;
             }
             Err(Stop::Failed(error)) => return Err(error),
@@ -419,6 +428,11 @@ fn apply<'a, L: Lookup>(
     {
         return Err(Rejection::NotHeld(inode).into());
     }
+    if let Operation::WriteStaged { staged, .. } = &operation
+        && !applied.store.is_there(staged, fields.end())?
+    {
+        return Err(Stop::Unwritten);
+    }
     applied.apply(view, &operation, fields.time)?;
     if fields.is_synchronous()
         && let Some(file) = view.find(applied.store, fields.inode)?
@@ -432,10 +446,15 @@ fn apply<'a, L: Lookup>(
 }
 
 /// Has the disk take the log, unless it has. A batch is about to write over committed blocks, and only the log can
-/// do that again. Says whether it is there.
-fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition) -> bool {
+/// do that again. Says whether it is there: up to a staged write whose blocks are not, it would not be found.
+fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition, claims: &Claims) -> bool {
     storage.medium != Medium::Block
         || to <= log.durable
         || planted::active(Bug::OverwriteUnwritten)
-        || log.files.sync(log.from, to).is_ok()
+        || (log.files.sync(log.from, to).is_ok() && flush_claims(storage, claims).is_ok())
+}
+
+/// Has the disk take the blocks that a batch names.
+fn flush_claims(storage: &Storage<'_>, claims: &Claims) -> Result<(), Error> {
+    storage.arenas.flush(claims.runs().map(|run| storage.geometry.arena(run.address)))
 }

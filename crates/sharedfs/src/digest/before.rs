@@ -7,7 +7,10 @@ use crate::Error;
 use crate::metadata::{Dirent, Snapshot, StoredInode};
 use crate::namespace::Lookup;
 use crate::sessions::Openers;
-use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, SessionId};
+use crate::tiers::Run;
+use cuesta_format::operation::StagedWrite;
+use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, LogPosition, SessionId};
+use cuesta_media::planted::{self, Bug};
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 
@@ -60,6 +63,18 @@ impl Lookup for Before<'_> {
 
     fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool {
         self.storage.recovering || self.storage.others.have_lease(inode, self.session)
+    }
+
+    fn may_name(&self, run: Run) -> bool {
+        self.storage.space.lock().windows.hold(self.session, run)
+    }
+
+    fn is_there(&self, staged: &StagedWrite<'_>, end: LogPosition) -> Result<bool, Error> {
+        if !self.storage.recovering || planted::active(Bug::StagedNotCompared) {
+            return Ok(true);
+        }
+        Ok(self.storage.arenas.hold_staged(staged)?
+            || self.storage.others.is_acknowledged(self.session, end)?)
     }
 
     fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error> {

@@ -81,13 +81,15 @@ impl Digester {
         if !is_folded_away {
             view.calls.changes().for_each(|(slot, record)| transaction.put_call(slot, record));
         }
-        for &session in ended {
-            transaction.remove_session(session);
-        }
+        remove_sessions(&mut transaction, ended)?;
         put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, reservation)?;
         for stamps in storage.arenas.stamps() {
             let (stamped, generation) = stamps.take_new();
             stamped.into_iter().for_each(|arena| transaction.put_written_in(arena, generation));
+        }
+        let changes = storage.space.lock().windows.after(log.session, &view.claims, batch.to);
+        for change in &changes {
+            transaction.put_window(log.session, change.address, change.record.clone());
         }
         transaction.put_session(log.session, row);
         let committed = transaction.commit();
@@ -97,6 +99,9 @@ impl Digester {
             return Err(error.into());
         }
         let freed = reservation.blocks_freed();
+        reservation.returned = view.claims.without(&reservation.adopted);
+        reservation.returned.extend(changes.iter().flat_map(|change| change.unnamed.iter().copied()));
+        space.windows.apply(log.session, changes);
         space.allocator.committed(reservation, log.session, batch.to);
         drop(space);
         let changed = view.names.all().iter().filter(|name| name.before != name.now);
@@ -175,6 +180,22 @@ impl Digester {
         }
         self.orphans = orphans;
     }
+}
+
+/// Removes the rows of ended sessions, and of their windows.
+pub(crate) fn remove_sessions(transaction: &mut Transaction, ended: &[SessionId]) -> Result<(), Error> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    for &session in ended {
+        transaction.remove_session(session);
+    }
+    for (session, address, _) in transaction.base().windows()? {
+        if ended.contains(&session) {
+            transaction.put_window(session, address, None);
+        }
+    }
+    Ok(())
 }
 
 fn put_extended(transaction: &mut Transaction, view: &View, bytes: &[u8]) {

@@ -10,7 +10,7 @@ use crate::metadata::MetadataStore;
 use crate::namespace::View;
 use crate::sessions::Openers;
 use crate::tiers::{Arenas, Grown, Space};
-use cuesta_format::{Geometry, InodeNumber, Medium, SessionId, TierNumber};
+use cuesta_format::{Geometry, InodeNumber, LogPosition, Medium, SessionId, TierNumber};
 use cuesta_media::Node;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -50,6 +50,9 @@ pub(crate) trait Others {
 
     /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
+
+    /// Whether a session's log was acknowledged up to a position, as it says of itself at rest.
+    fn is_acknowledged(&self, session: SessionId, position: LogPosition) -> Result<bool, Error>;
 
     /// The disk has all parts of other logs that the batch depends on when this returns.
     fn make_durable(&self, batch: &View) -> Result<(), Error>;

@@ -41,6 +41,6 @@ pub use journal::{JournalFlaw, JournalLoss};
 pub use read_only::ReadOnly;
 pub use repair::SoundPart;
 pub use store::{CACHE_BYTES, MetadataStore};
-pub use tree::{Entry, Snapshot};
+pub use tree::{Entry, KeptWindow, Snapshot};
 pub(crate) use writing::payers;
 pub use writing::{Changed, Transaction, Watch};

@@ -42,6 +42,9 @@ impl<'a, L: Lookup> Applied<'a, L> {
         match *operation {
             Operation::Void => Ok(()),
             Operation::Write { inode, offset, data } => self.write(view, inode, offset, data, now),
+            Operation::WriteStaged { inode, offset, staged } => {
+                self.write_staged(view, inode, offset, &staged, now)
+            }
             Operation::Truncate { inode, size } => self.truncate(view, inode, size, now),
             Operation::Clear { inode, offset, length, grow } => {
                 self.clear(view, inode, offset, length, grow, now)
@@ -93,7 +96,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         Ok(view.find(self.store, inode)?.ok_or(Rejection::NoInode(inode))?)
     }
 
-    fn file(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
+    pub(super) fn file(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
         let at = self.existing(view, inode)?;
         if view.node(at).record.kind() != FileKind::File {
             return Err(Rejection::Kind(inode).into());

@@ -2,7 +2,9 @@
 
 use crate::Error;
 use crate::metadata::{Dirent, StoredInode};
-use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, SessionId};
+use crate::tiers::Run;
+use cuesta_format::operation::StagedWrite;
+use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, LogPosition, SessionId};
 
 /// Where a view finds the committed state before its batch.
 pub trait Lookup {
@@ -20,6 +22,11 @@ pub trait Lookup {
     fn is_open_elsewhere(&self, inode: InodeNumber) -> bool;
     /// Whether another log may say something of the inode that is not digested.
     fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool;
+    /// Whether all blocks of a run are granted to the log's session, to be named once.
+    fn may_name(&self, run: Run) -> bool;
+    /// Whether the blocks of a staged write, whose entry ends at `end`, hold what the entry says. Where a loss of power
+    /// cannot have taken them, they do; and where the entry was acknowledged, it counts whatever they hold.
+    fn is_there(&self, staged: &StagedWrite<'_>, end: LogPosition) -> Result<bool, Error>;
     /// The slots of which a caller has records.
     fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error>;
 }

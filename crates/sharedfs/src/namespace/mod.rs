@@ -12,7 +12,7 @@
 //! | `shift` | a range of a file is taken out, or room is made in it |
 //! | `lookup` | questions about the state before the batch |
 //! | `applied`, `rejection` | the log that is applied, and why an entry cannot be |
-//! | `apply`, `attributes` | each operation: every check first, then every change |
+//! | `apply`, `staged`, `attributes` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: only the view at the end of the batch is written.
 //!
@@ -29,6 +29,7 @@ mod names;
 mod pieces;
 mod rejection;
 mod shift;
+mod staged;
 mod view;
 
 pub use applied::Applied;

@@ -13,6 +13,8 @@ use std::collections::BinaryHeap;
 pub enum Content {
     /// Bytes at this place of the copied log.
     Log(u32),
+    /// Bytes from this address on, in blocks that the session wrote to an arena.
+    Staged(u64),
     /// Nothing lies here any more: it reads as zeros.
     Gone,
 }
@@ -33,6 +35,7 @@ impl Part {
     pub(super) fn cut(&self, start: u64, end: u64) -> Part {
         let content = match self.content {
             Content::Log(at) => Content::Log(at + (start - self.start) as u32),
+            Content::Staged(address) => Content::Staged(address + (start - self.start)),
             Content::Gone => Content::Gone,
         };
         Part { start, end, content }
@@ -105,6 +108,7 @@ fn joins(left: &Part, right: &Part) -> bool {
             (Content::Log(left_at), Content::Log(right_at)) => {
                 u64::from(left_at) + (left.end - left.start) == u64::from(right_at)
             }
+            // Neighbours in arenas may be of two arenas: each stays as its entry named it.
             _ => false,
         }
 }
@@ -143,13 +147,17 @@ mod tests {
                     (usize::MAX, Content::Gone)
                 } else {
                     let end = start + random.usize(0..100);
-                    let content = Content::Log(at);
+                    let content = match random.bool() {
+                        true => Content::Log(at),
+                        false => Content::Staged(u64::from(at)),
+                    };
                     at += 64 + (end - start) as u32;
                     (end, content)
                 };
                 for (place, byte) in painted.iter_mut().enumerate().take(end).skip(start) {
                     *byte = Some(match content {
                         Content::Log(at) => Content::Log(at + (place - start) as u32),
+                        Content::Staged(at) => Content::Staged(at + (place - start) as u64),
                         Content::Gone => Content::Gone,
                     });
                 }

@@ -1,7 +1,7 @@
 //! Why an entry cannot be applied.
 
 use crate::Error;
-use cuesta_format::InodeNumber;
+use cuesta_format::{BlockAddress, InodeNumber};
 
 /// Why an entry with a valid checksum cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +31,8 @@ pub enum Rejection {
     NotOrphan(InodeNumber),
     #[error("it reaches past the largest file")]
     Size,
+    #[error("it names blocks at {0} that were not granted to the session, or names them once more")]
+    Window(BlockAddress),
     #[error("its range is empty, or not where it must be")]
     Range,
     #[error("its target does not fit its kind")]
@@ -57,6 +59,9 @@ pub enum Stop {
     /// The entry is wrong: the log is given up here.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// The blocks that the entry names are not as it says: a loss of power took them, and the log ends before it.
+    #[error("the blocks of a staged write were lost")]
+    Unwritten,
     /// The daemon cannot tell.
     #[error(transparent)]
     Failed(#[from] Error),

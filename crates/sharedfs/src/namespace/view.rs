@@ -11,6 +11,7 @@ use super::shift::{Shift, Shifted};
 use crate::Error;
 use crate::digest::dependencies::Dependencies;
 use crate::metadata::ExtentList;
+use crate::tiers::Claims;
 use cuesta_format::{InodeNumber, InodeRecord, SessionId};
 use hashbrown::HashMap;
 
@@ -98,6 +99,8 @@ pub struct View {
     pub calls: Calls,
     /// Parts of other logs that the batch must not survive without.
     pub(crate) dependencies: Dependencies,
+    /// Blocks of windows that the batch names.
+    pub(crate) claims: Claims,
     pieces: Vec<Piece>,
     ancestry: Ancestry,
     trusting: bool,
@@ -113,6 +116,7 @@ impl View {
         self.extended.clear();
         self.calls.clear();
         self.dependencies.clear();
+        self.claims.clear();
         self.pieces.clear();
         self.ancestry.clear();
     }

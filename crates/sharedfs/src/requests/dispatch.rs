@@ -109,6 +109,7 @@ impl SharedFs {
                 Ok(Response::InodeNumbers { first, count })
             }
             Request::Credit { blocks } => self.credit(session, *blocks),
+            Request::Window { blocks, done } => self.window(session, *blocks, done, descriptors),
             Request::Room { payer, needed } => self.room_of(session, *payer, *needed),
             Request::Report { from, skip } => self.with_session(session, |found| {
                 self.reclaim(found, None);

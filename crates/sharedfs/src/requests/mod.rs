@@ -7,6 +7,7 @@
 //! | `granting` | leases, and what they bring along |
 //! | `reading` | names, extents, extended attributes and arenas of what a session holds |
 //! | `credit` | promises of blocks |
+//! | `windows` | blocks that a session writes itself |
 //! | `log_growth`, `commit_file` | segments of a log, its commit file and its mark |
 //! | `resync` | what a fence left of a session's log |
 //! | `passing` | open files that a program sends to another |
@@ -28,6 +29,7 @@ mod reading;
 mod resync;
 mod totals;
 mod trouble;
+mod windows;
 mod written;
 
 pub(crate) use explanation::find;

@@ -22,7 +22,10 @@ impl SharedFs {
         let beyond = self.mapped.beyond();
         let (free, promised) = {
             let space = self.space.lock();
-            (space.credits.for_sessions(self.free_at_most(&space, beyond)), space.credits.outstanding())
+            // Blocks of windows are a session's to use, as promised ones are.
+            let held = space.windows.held();
+            let free = space.credits.for_sessions(self.free_at_most(&space, beyond) + held);
+            (free, space.credits.outstanding() + held)
         };
         Ok(StoreTotals {
             blocks: self.blocks_at_most(),

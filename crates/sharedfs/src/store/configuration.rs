@@ -35,6 +35,8 @@ pub struct Options {
     pub undigested_entries: u64,
     /// How long a session that goes on keeps a lease others want too, at least, in microseconds.
     pub lease_hold_us: u64,
+    /// Whole blocks of a write from which on a session writes them where they stay, in bytes; 0: everything goes by the log.
+    pub stage_bytes: u32,
     /// On which files the daemon performs the operations of all who share them.
     pub ship: Ship,
     /// On a disk, how often a session waits for its log's own pages before it gets a commit file.
@@ -153,6 +155,7 @@ impl Default for Options {
             kick_bytes: 4 << 20,
             undigested_entries: 200_000,
             lease_hold_us: 1000,
+            stage_bytes: 64 << 10,
             ship: Ship::Auto,
             commit_file_waits: 3,
             awake_us: 1000,
@@ -203,6 +206,7 @@ pub fn template(emulate: Profile) -> String {
         kick_bytes,
         undigested_entries,
         lease_hold_us,
+        stage_bytes,
         ship: _,
         commit_file_waits,
         awake_us,
@@ -243,6 +247,10 @@ pub fn template(emulate: Profile) -> String {
          # each do more at a time; shorter lets the others wait less.\n\
          # lease_hold_us = {lease_hold_us}\n\
          \n\
+         # A program writes the whole blocks of a write of so many bytes once, where they stay, and not by its log; over
+         # content from twice as many on. At least 4096; 0: everything goes by the log, and is copied from there.
+         # stage_bytes = {stage_bytes}
+         
          # On which files and directories the daemon performs the operations of all programs that share them: \"auto\", on those\n\
          # that change hands for a few operations each time; \"never\"; \"always\"; or \"random\", on some for a moment and then on\n\
          # others, which is for tests.\n\
@@ -359,6 +367,9 @@ impl Options {
         if options.inode_numbers == 0 || options.kick_bytes == 0 || options.trace_events == 0 {
             return Err("inode_numbers, kick_bytes and trace_events must not be 0".into());
         }
+        if (1..BLOCK_BYTES as u32).contains(&options.stage_bytes) {
+            return Err(format!("stage_bytes must be 0, or at least {BLOCK_BYTES}"));
+        }
         if options.undigested_entries < UNDIGESTED_ENTRIES_LEAST {
             return Err(format!("undigested_entries must be at least {UNDIGESTED_ENTRIES_LEAST}"));
         }
@@ -394,7 +405,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 23);
+        assert_eq!(uncommented.lines().count(), 24);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

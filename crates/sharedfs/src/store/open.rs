@@ -94,7 +94,7 @@ impl SharedFs {
             table.emulate(emulated);
             arenas.fast().emulate(emulated);
         }
-        let allocator = load_allocator(&metadata, &arenas, geometry)?;
+        let (allocator, windows) = load_allocator(&metadata, &arenas, geometry, &occupied)?;
         let credits = Credits::new(blocks_of(&arenas));
         let next_session = table.head().next_session;
         let stand_ins = StandIns::open(tier, named)?;
@@ -128,7 +128,7 @@ impl SharedFs {
                 next_session,
             }),
             controls: Mutex::default(),
-            space: Mutex::new(Space { allocator, credits }),
+            space: Mutex::new(Space { allocator, credits, windows }),
             quotas: Mutex::new(quotas),
             totals_limit: RateLimit::default(),
             events: Events::new(options.trace_events as usize),

@@ -1,25 +1,43 @@
-//! The allocator of a store that is opened: the blocks that committed files use.
+//! The allocator of a store that is opened: the blocks that committed files use, and those that logs may name.
 
 use crate::Error;
-use crate::metadata::{MetadataStore, Snapshot};
-use crate::tiers::{Allocator, Arenas, Bitmap, TierArenas};
-use cuesta_format::{ArenaId, Geometry, TierNumber};
+use crate::metadata::{KeptWindow, MetadataStore, Snapshot};
+use crate::sessions::OccupiedSlot;
+use crate::tiers::{Allocator, Arenas, Bitmap, Run, TierArenas, Windows, window_rest};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, SessionId, TierNumber};
 
-/// The blocks committed files use, from the metadata store.
+/// The blocks committed files use, from the metadata store, and the windows of sessions whose logs count. A window of
+/// another session is free: its log was digested before its slot of the session table was given up.
 pub(crate) fn load_allocator(
     metadata: &MetadataStore,
     arenas: &Arenas,
     geometry: Geometry,
-) -> Result<Allocator, Error> {
+    occupied: &[OccupiedSlot],
+) -> Result<(Allocator, Windows), Error> {
     let snapshot = metadata.read()?;
+    let counts = |session| occupied.iter().any(|(_, record)| !record.ended && record.session == session);
+    let kept: Vec<KeptWindow> =
+        snapshot.windows()?.into_iter().filter(|(session, ..)| counts(*session)).collect();
+    let mut granted = Vec::new();
+    for (session, address, record) in &kept {
+        let rest = window_rest(*address, record);
+        granted.extend(rest.ok_or_else(|| damaged_window(*session, *address))?);
+    }
     let mut allocator = Allocator::new(geometry, arenas.tiers_count());
     for tier in arenas.tiers() {
-        load_tier(&mut allocator, &snapshot, tier, geometry)?;
+        load_tier(&mut allocator, &snapshot, tier, &granted, geometry)?;
     }
     for tier in arenas.missing() {
         load_missing_tier(&mut allocator, &snapshot, tier, geometry)?;
     }
-    Ok(allocator)
+    let mut windows = Windows::default();
+    for (session, address, record) in &kept {
+        if !windows.find(*session, *address, record) {
+            return Err(damaged_window(*session, *address));
+        }
+    }
+    granted.into_iter().for_each(|run| allocator.occupy_window(run));
+    Ok((allocator, windows))
 }
 
 fn bitmaps(snapshot: &Snapshot, arena: ArenaId, geometry: &Geometry) -> Result<(Bitmap, Bitmap), Error> {
@@ -32,6 +50,7 @@ fn load_tier(
     allocator: &mut Allocator,
     snapshot: &Snapshot,
     arenas: &TierArenas,
+    granted: &[Run],
     geometry: Geometry,
 ) -> Result<(), Error> {
     let tier = arenas.number();
@@ -39,7 +58,11 @@ fn load_tier(
         let arena = ArenaId::new(tier, index.into());
         let (used, bad) = bitmaps(snapshot, arena, &geometry)?;
         let is_last = index + 1 == arenas.count();
-        let made = if is_last { used.end_of_used() } else { geometry.arena_blocks() };
+        let made = if is_last {
+            end_of_granted(granted, &geometry, arena).max(used.end_of_used())
+        } else {
+            geometry.arena_blocks()
+        };
         if is_last {
             arenas.resume(made);
         }
@@ -67,4 +90,15 @@ fn load_missing_tier(
     }
     allocator.refuse_writes(tier);
     Ok(())
+}
+
+fn damaged_window(session: SessionId, address: BlockAddress) -> Error {
+    Error::Damaged(format!("the window at {address} of session {session} cannot be read"))
+}
+
+/// Behind the last granted block of an arena.
+fn end_of_granted(granted: &[Run], geometry: &Geometry, arena: ArenaId) -> u32 {
+    let inside = granted.iter().filter(|run| geometry.arena(run.address) == arena);
+    let end = |run: &Run| (geometry.arena_offset(run.address) / BLOCK_BYTES) as u32 + run.blocks;
+    inside.map(end).max().unwrap_or(0).min(geometry.arena_blocks())
 }

@@ -8,6 +8,7 @@
 //! | `extents` | extents cut where arenas end |
 //! | `room` | how many blocks may be promised |
 //! | `placement` | on which memory node logs and content lie |
+//! | `windows` | free blocks that sessions write and name in their logs |
 //!
 //! Nothing but `room` knows sessions, and nothing knows files.
 
@@ -17,6 +18,7 @@ mod extents;
 mod memory;
 mod placement;
 mod room;
+mod windows;
 
 pub use blocks::{Allocator, Bitmap, Credits, Reservation, Run, Space};
 pub use device::{
@@ -33,3 +35,4 @@ pub use memory::{
 pub(crate) use memory::{Needed, lost_arenas};
 pub(crate) use placement::{SpareSegments, lacking_memory};
 pub(crate) use room::{METADATA_SLACK_BYTES, blocks_in, blocks_of};
+pub(crate) use windows::{Claims, Windows, window_rest};

@@ -40,7 +40,7 @@ pub use coverage::Coverage;
 pub use crashes::{calls, deaths, lanes, lost_entries, restarts, shipping, store};
 pub use failure::{Failure, Moment};
 pub use run::{explore, unaccounted};
-pub use scenarios::{campaign, hand_overs, mapped, workloads};
+pub use scenarios::{campaign, hand_overs, mapped, staged, workloads};
 pub use states::choice::Bounds;
 pub use states::memory::Memory;
 pub use subject::{Progress, Subject, acknowledged, issued};

@@ -23,6 +23,7 @@ pub(super) fn small_options(await_sessions: bool) -> Options {
         spare_segments: 0,
         spare_arenas: 0,
         kick_bytes: 16 << 10,
+        stage_bytes: 8 << 10,
         inode_numbers: 64,
         trace_events: 64,
         await_sessions,

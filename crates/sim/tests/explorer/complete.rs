@@ -27,6 +27,7 @@ fn forms_of(kind: EntryKind) -> Vec<String> {
         // No call of a program logs the end of a caller, nor what its log depends on; `crashes` has them.
         EntryKind::Void | EntryKind::ForgetCaller | EntryKind::DependOn => Vec::new(),
         EntryKind::Write
+        | EntryKind::WriteStaged
         | EntryKind::Truncate
         | EntryKind::Link
         | EntryKind::Release
@@ -110,6 +111,7 @@ fn forms(header: &Header, body: &[u8]) -> Vec<String> {
         Ok(
             Logged::Void
             | Logged::Write { .. }
+            | Logged::WriteStaged { .. }
             | Logged::Truncate { .. }
             | Logged::Link { .. }
             | Logged::Release { .. }

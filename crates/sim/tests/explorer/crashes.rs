@@ -146,6 +146,11 @@ fn blocks_that_are_overwritten_survive_crashes() {
 }
 
 #[test]
+fn staged_writes_survive_crashes_whole_or_not_at_all() {
+    slice(Part::Staged, 12, as_it_is);
+}
+
+#[test]
 fn calls_that_overlap_survive_crashes_in_an_order_they_may_have_had() {
     slice(Part::Overlapping, 8, as_it_is);
 }

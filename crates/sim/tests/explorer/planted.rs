@@ -182,6 +182,22 @@ fn an_overwrite_before_the_log_is_on_the_disk_is_caught() {
     caught_in(Bug::OverwriteUnwritten, &workload, &Bounds::quick());
 }
 
+/// One write whose blocks are staged, on a disk that is never synced: its digest makes it durable.
+fn staged_on_a_disk() -> Workload {
+    let write = Operation::Write { slot: 1, data: Pattern { seed: 5, length: 13_000 } };
+    Workload { on: On::Disk(usize::MAX), ..workload(&[write], DigestAt::Last) }
+}
+
+#[test]
+fn an_adoption_of_blocks_that_the_disk_may_lack_is_caught() {
+    caught_in(Bug::AdoptedUnflushed, &staged_on_a_disk(), &Bounds::quick());
+}
+
+#[test]
+fn a_recovery_that_does_not_look_at_staged_blocks_is_caught() {
+    caught_in(Bug::StagedNotCompared, &staged_on_a_disk(), &Bounds::quick());
+}
+
 /// A lease on a directory changes hands: the one makes a name there, and so does the other.
 fn names_in_turn() -> [Step; 3] {
     let mkdir = |path| Operation::Mkdir { path: PathText::from(path), mode: 0o755 };

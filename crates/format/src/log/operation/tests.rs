@@ -1,6 +1,9 @@
 use super::*;
 use crate::entry::FLAG_TAGGED;
-use crate::{CallSlot, CallTag, LeaseGeneration, LogGeneration, LogPosition, SessionId, Timestamp};
+use crate::{
+    BLOCK_BYTES, BlockAddress, CallSlot, CallTag, LeaseGeneration, LogGeneration, LogPosition, SessionId,
+    Timestamp,
+};
 
 fn round_trip(operation: Operation<'_>) {
     let mut body = vec![0; operation.body_bytes()];
@@ -51,6 +54,11 @@ fn every_operation_survives_its_codec() {
     round_trip(Operation::DependOn { dependency });
     round_trip(Operation::ForgetCaller { caller: Caller { user: 1000, id: CallerId([3; 16]) } });
     round_trip(Operation::Write { inode, offset: 77, data: b"some bytes" });
+    let mut body = Vec::new();
+    let run = BlockRun { address: BlockAddress(BLOCK_BYTES), blocks: 1 };
+    StagedWrite::encode(&[run], Some(&[5]), b"", b"tail", &mut body);
+    let staged = StagedWrite::decode(0, &body).unwrap();
+    round_trip(Operation::WriteStaged { inode, offset: 0, staged });
     round_trip(Operation::Truncate { inode, size: 1 << 40 });
     round_trip(Operation::Create {
         parent,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `read` | `read`, `pread` |
 //! | `write` | `write`, `pwrite`, appending |
+//! | `stage` | large writes: payload into blocks where it stays |
 //! | `seek` | `lseek` |
 //! | `truncate` | `truncate`, `ftruncate` |
 //! | `allocate`, `allocation` | `fallocate`; its modes |
@@ -17,6 +18,7 @@ pub(crate) mod allocation;
 pub(crate) mod limits;
 pub(crate) mod read;
 pub(crate) mod seek;
+pub(crate) mod stage;
 pub(crate) mod take_rights;
 pub(crate) mod truncate;
 pub(crate) mod write;

@@ -179,7 +179,9 @@ impl Client {
                     Source::Log(position) => {
                         self.session.appender.ring().read_user(position, part).map(|()| bytes)
                     }
-                    Source::Arena(address) => self.read_arena(address, part)?,
+                    Source::Arena(address) => self.read_arena(address, part, true)?,
+                    // Its checksums come with the digest, and this session wrote it.
+                    Source::Staged(address) => self.read_arena(address, part, false)?,
                     Source::Hole => {
                         let mut part = part;
                         part.clear().map(|()| bytes).map_err(AccessError::Fault)
@@ -215,7 +217,7 @@ impl Client {
             Source::Log(position) if self.session.appender.ring().read(position, &mut byte).is_err() => {
                 ReadStop::Failed(Error::Content(inode))
             }
-            Source::Arena(address) => {
+            Source::Arena(address) | Source::Staged(address) => {
                 let (geometry, address) = (self.session.geometry(), BlockAddress(address));
                 let mapping = self.session.arenas.get(geometry.arena(address));
                 let offset = geometry.arena_offset(address);
@@ -230,7 +232,12 @@ impl Client {
 
     /// Copies from one arena, as far as `out` and the arena reach.
     #[inline]
-    fn read_arena(&self, address: u64, out: UserSliceMut<'_>) -> Result<Result<u64, AccessError>, ReadStop> {
+    fn read_arena(
+        &self,
+        address: u64,
+        out: UserSliceMut<'_>,
+        has_sums: bool,
+    ) -> Result<Result<u64, AccessError>, ReadStop> {
         let geometry = self.session.geometry();
         let block = BlockAddress(address);
         let arena = geometry.arena(block);
@@ -238,7 +245,8 @@ impl Client {
         let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
         let mapping = self.session.arenas.get(arena).ok_or(ReadStop::Arena(arena))?;
         let (part, _) = out.split_at(bytes as usize);
-        if geometry.of_tier(arena.tier()).checks_content
+        if has_sums
+            && geometry.of_tier(arena.tier()).checks_content
             && let Some(address) = doubtful(mapping, geometry, (block, bytes))
         {
             return Err(ReadStop::Doubtful(address));

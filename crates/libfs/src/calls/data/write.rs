@@ -6,6 +6,7 @@
 use crate::cache::file_content::Source;
 use crate::cache::inode::{Inode, State};
 use crate::calls::data::limits::too_big;
+use crate::calls::data::stage::Staged;
 use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
@@ -114,6 +115,7 @@ impl Client {
             return Ok((0, 0));
         }
         let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES - self.tag_bytes();
+        // The payload of a staged write may be longer than an entry, but then it may have to go by the log.
         let mut bytes = wanted.min(WRITE_BYTES_MAX).min(body_max);
         if let Some(at) = at {
             let room = limit.checked_sub(at).filter(|&room| room > 0);
@@ -131,9 +133,10 @@ impl Client {
             let written = match self.known_mapped(file) {
                 Some(mapped) => WriteOutcome::Mapped(mapped),
                 None => {
-                    match self
-                        .operate(|attempt| self.write_once(attempt, file, (data, bytes), at, limit, ships))
-                    {
+                    let mut staged = self.stage(file, (data, bytes), at);
+                    match self.operate(|attempt| {
+                        self.write_once(attempt, file, (data, bytes), at, limit, ships, &mut staged)
+                    }) {
                         Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
                             Err(Error::Shipped(_)) => {
                                 ships = false;
@@ -176,11 +179,15 @@ impl Client {
         at: Option<u64>,
         limit: u64,
         ships: bool,
+        staged: &mut Option<Staged>,
     ) -> Result<WriteOutcome, Halt> {
         // The offset of an append is known only under the lock. Few appends touch a block more than a write
         // from a block's start. Debiting that block then is cheaper than giving back what most appends do not
         // need.
-        attempt.prepare_effect(bytes, cost::of_write(at.unwrap_or(0), bytes as u64))?;
+        match staged {
+            None => attempt.prepare_effect(bytes, cost::of_write(at.unwrap_or(0), bytes as u64))?,
+            Some(staged) => attempt.prepare_effect(staged.body.len(), staged.shape.cost())?,
+        }
         let inode = file.inode_ref();
         let mut state = self.changing_or_ship(inode, ships)?;
         if state.loses_rights(file.writer) {
@@ -195,7 +202,12 @@ impl Client {
             room if room < bytes as u64 => return Ok(WriteOutcome::Full { room }),
             _ => {}
         }
-        if at.is_none() {
+        if staged.as_ref().is_some_and(|staged| !staged.fits(offset, bytes)) {
+            // The file's end moved: its blocks would lie elsewhere.
+            *staged = None;
+            return Err(Halt::Again);
+        }
+        if at.is_none() && staged.is_none() {
             attempt.adjust_debit(cost::of_write(offset, bytes as u64))?;
         }
         let payers = attempt.payers(&state.record, file.writer);
@@ -212,6 +224,16 @@ impl Client {
             && let Some(arena) = self.unreached_edge(&state, offset..end)
         {
             return Ok(WriteOutcome::Arena(arena));
+        }
+        if let Some(staged) = staged {
+            let appended = attempt.append_staged(inode.number, offset, &staged.body)?;
+            if let Some(content) = state.file_mut() {
+                staged.overlay(content, offset, appended.position, appended.body);
+            }
+            state.record.size = state.record.size.max(end);
+            state.touch_content(attempt.now);
+            state.logged = appended.end;
+            return Ok(WriteOutcome::Whole { end });
         }
         let is_synchronous = self.steers && self.predict(inode, &mut state, offset..end, file).is_synchronous;
         let appended = match attempt.append_write(inode.number, offset, data, is_synchronous)? {

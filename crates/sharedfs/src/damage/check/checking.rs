@@ -3,7 +3,7 @@
 use super::losses::Losses;
 use super::problem::Problem;
 use super::report::{CheckReport, Finding, Mode, Verdict};
-use super::{logs, mapped, repair, salvage, survey};
+use super::{logs, mapped, repair, salvage, survey, windows};
 use crate::damage::{Lines, forget_all};
 use crate::metadata::{CACHE_BYTES, Files, JournalLoss, MetadataError, MetadataStore, Owner};
 use crate::store::{Options, Superblocks};
@@ -166,6 +166,7 @@ pub fn check_tiers(
     }));
     let inode_limit = logs::inode_limit(tier, &superblock)?;
     let mut surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
+    surveyed.problems.extend(windows::problems(tier, &superblock, &metadata.read()?, &surveyed.used)?);
     surveyed.problems.extend(mapped::missing(&surveyed.inodes, &mapped::files(tier)?));
     report.inodes = surveyed.inodes.len() as u64;
     report.names = surveyed.names;

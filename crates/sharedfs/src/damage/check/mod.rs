@@ -15,6 +15,7 @@
 //! | `content` | content against its checksums |
 //! | `logs` | undigested entries of the logs |
 //! | `mapped` | the kernel's files of inodes in mapped mode |
+//! | `windows` | blocks that sessions may write and name in their logs |
 //!
 //! No file here runs beside a daemon. Only `checking` opens the store, to digest its logs.
 
@@ -28,6 +29,7 @@ mod repair;
 mod report;
 mod salvage;
 mod survey;
+mod windows;
 
 pub use super::log_losses::LogLoss;
 pub use super::untold::told;

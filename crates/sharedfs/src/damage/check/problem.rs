@@ -83,6 +83,10 @@ pub enum Problem {
     Leaked { arena: ArenaId, blocks: u32 },
     #[error("arena {arena}: {blocks} blocks of files count as free")]
     Unmarked { arena: ArenaId, blocks: u32 },
+    #[error(
+        "the window of session {session} at {address} has blocks of a file, of another window, or of no arena"
+    )]
+    Window { session: SessionId, address: BlockAddress },
     #[error("inode {0}: bytes behind its end are not zero")]
     Tail(InodeNumber),
     #[error("inode {inode}: {blocks} blocks of its content are damaged (their checksums are wrong)")]

@@ -29,6 +29,7 @@ pub(crate) fn has_repair(problem: &Problem, mode: Mode) -> bool {
                 | Problem::BehindEnd { .. }
                 | Problem::Leaked { .. }
                 | Problem::Unmarked { .. }
+                | Problem::Window { .. }
                 | Problem::Tail(_)
                 | Problem::Extended { .. }
                 | Problem::Lists { .. }
@@ -104,6 +105,7 @@ fn repair_one(
             change(transaction, *inode, |record| record.parent = *holder)?;
         }
         Problem::Nameless(inode) => give_a_name(transaction, *inode)?,
+        Problem::Window { session, address } => transaction.put_window(*session, *address, None),
         Problem::Orphan { inode, session } => transaction.remove_orphan(*inode, *session),
         Problem::BehindEnd { inode, from_block } => {
             freed.extend(transaction.write_extents(*inode, *from_block..u64::MAX, &[])?);

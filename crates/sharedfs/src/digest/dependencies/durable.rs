@@ -31,8 +31,13 @@ impl SharedFs {
         while let Some(part) = wanted.pop() {
             let mut read_from = None;
             while let Some(log) = self.undurable(&part, written.get(&part.session).copied()) {
-                let reader =
-                    LogReader { files: &log.files, commit_file: None, from: log.from, salt: log.salt };
+                let reader = LogReader {
+                    files: &log.files,
+                    commit_file: None,
+                    arenas: None,
+                    from: log.from,
+                    salt: log.salt,
+                };
                 let mut found = Dependencies::default();
                 let end = reader.read(log.to, |_, operation| {
                     if let Operation::DependOn { dependency } = operation {
@@ -42,6 +47,7 @@ impl SharedFs {
                 let end = end.map_err(Error::io("read a log"))?;
                 wanted.extend(found.iter());
                 log.files.sync(log.from, log.to)?;
+                self.flush_staged(part.session)?;
                 // A log that ends earlier was digested meanwhile and has other entries there, or is wrong.
                 if end >= log.to || read_from == Some(log.from) {
                     written.insert(part.session, log.to);
@@ -51,6 +57,12 @@ impl SharedFs {
             }
         }
         Ok(())
+    }
+
+    /// The disk has all blocks that a session wrote and no digest has taken when this returns.
+    pub(crate) fn flush_staged(&self, session: SessionId) -> Result<(), Error> {
+        let granted = self.space.lock().windows.granted_to(session);
+        self.arenas.flush(granted.iter().map(|run| self.geometry().arena(run.address)))
     }
 
     /// The entries that the disk may lack of a part of a log that was written to `written`, if there are any.

@@ -2,6 +2,7 @@
 //! commit file.
 
 use crate::sessions::{CommitFile, LogFiles};
+use crate::tiers::Arenas;
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{LogPosition, Operation};
 use cuesta_oplog::{ScanStep, Scanner};
@@ -14,6 +15,8 @@ const STEP_BYTES: u64 = 1 << 20;
 pub(crate) struct LogReader<'a> {
     pub(crate) files: &'a LogFiles,
     pub(crate) commit_file: Option<&'a CommitFile>,
+    /// If given, the log ends before a staged write whose blocks hold something else.
+    pub(crate) arenas: Option<&'a Arenas>,
     /// Its first entry starts here.
     pub(crate) from: LogPosition,
     pub(crate) salt: Salt,
@@ -65,6 +68,16 @@ impl LogReader<'_> {
         Ok(at)
     }
 
+    /// Whether the blocks that an operation names hold what it says, as far as that can be seen.
+    fn is_there(&self, operation: &Operation<'_>) -> bool {
+        match (operation, self.arenas) {
+            (Operation::WriteStaged { staged, .. }, Some(arenas)) => {
+                arenas.hold_staged(staged).unwrap_or(true)
+            }
+            _ => true,
+        }
+    }
+
     /// The entries in `bytes`, which lie at `start`. Answers where they end, and how many bytes the next one takes if it is cut.
     fn scan(
         &self,
@@ -79,6 +92,9 @@ impl LogReader<'_> {
                 ScanStep::Entry(header, body) => {
                     // An entry that cannot be read ends the digest, and depends on nothing.
                     let operation = Operation::decode(header.fields(), body).unwrap_or(Operation::Void);
+                    if !self.is_there(&operation) {
+                        return (header.fields().position, None);
+                    }
                     take(&header, operation);
                 }
                 ScanStep::Cut { needed } => return (scanner.position(), Some(needed)),

@@ -40,6 +40,7 @@ impl SharedFs {
             log.found.is_damaged = self.is_damaged(log)?;
             // A digest of one log commits what depends on another one, which may be in the kernel's pages only.
             log.files.sync(log.from, log.found.end)?;
+            self.flush_staged(log.found.session)?;
         }
         let found: Vec<FoundLog> = logs.into_iter().map(|log| log.found).collect();
         let cuts = consistent_cut(&found);
@@ -58,7 +59,13 @@ impl SharedFs {
         let files = LogFiles { geometry, segments, emulated: None };
         let from = digested.max(record.start);
         let mut dependencies = Vec::new();
-        let reader = LogReader { files: &files, commit_file: commit_file.as_ref(), from, salt };
+        let reader = LogReader {
+            files: &files,
+            commit_file: commit_file.as_ref(),
+            arenas: Some(&self.arenas),
+            from,
+            salt,
+        };
         let end = reader.read(LogPosition(u64::MAX), |header, operation| {
             if let Operation::DependOn { dependency } = operation {
                 dependencies.push((header.fields().position, dependency));

@@ -55,6 +55,9 @@ impl SharedFs {
 
     /// As [`SharedFs::digest_session`], when no session waits: entries that are on the disk already come first.
     pub(super) fn digest_unawaited(&self, session: SessionId) -> Result<Progress, Error> {
+        // The disk takes what the session staged before the digester is held.
+        let granted = self.space.lock().windows.granted_to(session);
+        self.arenas.write_back(&granted);
         self.digest_some(&mut self.digester.lock(), session, Until::Durable)
     }
 

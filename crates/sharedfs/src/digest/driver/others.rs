@@ -5,7 +5,7 @@ use crate::leases::LoggedChange;
 use crate::namespace::View;
 use crate::sessions::{Openers, Presence};
 use crate::{Error, SharedFs};
-use cuesta_format::{InodeNumber, SessionId};
+use cuesta_format::{InodeNumber, LogPosition, SessionId};
 use hashbrown::HashSet;
 use std::sync::Arc;
 
@@ -31,6 +31,10 @@ impl Others for SharedFs {
 
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool {
         self.core.lock().leases.involved(inode).any(|other| other != session)
+    }
+
+    fn is_acknowledged(&self, session: SessionId, position: LogPosition) -> Result<bool, Error> {
+        Ok(self.acknowledged_of(session)? >= position)
     }
 
     fn make_durable(&self, batch: &View) -> Result<(), Error> {

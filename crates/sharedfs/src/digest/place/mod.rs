@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `choice` | policy: the tier that new content goes to |
 //! | `placer` | finds blocks and copies content there |
+//! | `spans` | which blocks of a file are written, assembled anew, or adopted |
 //! | `placements` | everything a batch places |
 //! | `standing` | the committed blocks of a file that may be overwritten |
 //! | `overwrites` | content that goes over committed blocks, once all else is in its place |
@@ -16,6 +17,7 @@ mod mapped;
 mod overwrites;
 mod placements;
 mod placer;
+mod spans;
 mod standing;
 
 pub(crate) use choice::{FastTier, PlacementRule};

@@ -2,6 +2,7 @@
 
 use super::mapped::MappedWrites;
 use super::overwrites::Overwrites;
+use super::spans::Spans;
 use cuesta_format::wire::Placed;
 use cuesta_format::{BlockAddress, Extent, InodeNumber};
 use std::ops::Range;
@@ -34,7 +35,7 @@ pub struct Placements {
     pub bytes_copied: u64,
     /// Blocks that were written in part, and found damaged.
     pub damaged: Vec<(InodeNumber, BlockAddress)>,
-    pub(super) spans: Vec<Range<u64>>,
+    pub(super) spans: Spans,
 }
 
 impl Placements {

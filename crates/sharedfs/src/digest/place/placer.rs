@@ -6,11 +6,13 @@
 
 use super::choice::FastTier;
 use super::placements::{Change, Placements};
+use super::spans::{Span, SpanKind, Spans};
 use super::standing::Standing;
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::namespace::{Content, Node, Part};
-use crate::tiers::{Arenas, ContentWriter, Reservation, Run, Space};
+use crate::tiers::{Arenas, Claims, ContentWriter, Reservation, Run, Space, split_at_arenas};
+use cuesta_format::entry::crc32c;
 use cuesta_format::wire::Placed;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber, TierNumber};
 use cuesta_media::Node as MemoryNode;
@@ -32,6 +34,8 @@ pub struct Placer<'a> {
     pub arenas: &'a Arenas,
     /// What writes there.
     pub writer: ContentWriter<'a>,
+    /// The blocks that the batch names.
+    pub claims: &'a Claims,
     /// The committed state before the batch.
     pub before: &'a Snapshot,
     /// Where blocks come from; locked for moments, never while content is copied.
@@ -87,33 +91,47 @@ impl Placer<'_> {
         number: u32,
         node: &Node,
         parts: &[Part],
-        spans: &mut Vec<Range<u64>>,
+        spans: &mut Spans,
         out: &mut Placements,
     ) -> Result<Result<(), OutOfBlocks>, Error> {
         for part in parts {
             match part.content {
                 Content::Log(_) => {
-                    add_span(spans, part.start / BLOCK_BYTES..part.end.div_ceil(BLOCK_BYTES));
+                    spans.add(part.start / BLOCK_BYTES..part.end.div_ceil(BLOCK_BYTES), SpanKind::Write);
                 }
+                Content::Staged(address) => spans.add_staged(part, address),
                 Content::Gone => {
                     // Blocks cut at an edge only are made anew of the bytes they keep.
                     let edges = [part.start, if part.end == u64::MAX { 0 } else { part.end }];
                     for edge in edges.into_iter().filter(|edge| !edge.is_multiple_of(BLOCK_BYTES)) {
                         let block = edge / BLOCK_BYTES;
                         if self.old_block(node, block)?.is_some() {
-                            add_span(spans, block..block + 1);
+                            spans.add(block..block + 1, SpanKind::Write);
                         }
                     }
                 }
             }
         }
-        let standing = Standing::of(node, self.before, spans)?;
+        let standing = Standing::of(node, self.before, &spans.written())?;
         let mut holes = parts.iter().filter(|part| part.content == Content::Gone).map(whole_blocks);
         let mut hole = holes.next();
-        for span in spans.iter() {
+        for Span { blocks: span, kind } in spans.iter() {
             while let Some(blocks) = hole.clone().filter(|blocks| blocks.start < span.start) {
                 self.add_hole(number, node, blocks, out);
                 hole = holes.next();
+            }
+            match kind {
+                SpanKind::Adopt(address) if !self.is_bad(*address, span) => {
+                    self.adopt(number, node, span, *address, out)?;
+                    continue;
+                }
+                SpanKind::Adopt(_) | SpanKind::Assemble => {
+                    match self.place_anew(number, node, span.clone(), parts, out)? {
+                        Ok(()) => continue,
+                        full => return Ok(full),
+                    }
+                }
+                SpanKind::Write => {}
             }
             for (blocks, address) in standing.runs(span.clone()) {
                 let address = address.filter(|_| (self.may_overwrite)());
@@ -198,6 +216,36 @@ impl Placer<'_> {
         Ok(Ok(()))
     }
 
+    /// Whether the medium does not take some of these blocks, or their checksums.
+    fn is_bad(&self, address: BlockAddress, blocks: &Range<u64>) -> bool {
+        let allocator = &self.space.lock().allocator;
+        self.has_bad
+            && (0..blocks.end - blocks.start).any(|block| allocator.is_bad(address.plus(block * BLOCK_BYTES)))
+    }
+
+    /// Makes blocks that the session wrote the file's, as they are.
+    fn adopt(
+        &mut self,
+        number: u32,
+        node: &Node,
+        blocks: &Range<u64>,
+        address: BlockAddress,
+        out: &mut Placements,
+    ) -> Result<(), Error> {
+        let all = Extent { file_block: blocks.start, blocks: (blocks.end - blocks.start) as u32, address };
+        let first = out.extents.len();
+        for extent in split_at_arenas(self.arenas.geometry(), &all) {
+            let run = Run { address: extent.address, blocks: extent.blocks };
+            let expected = |block| self.claims.sum_of(block, self.batch);
+            self.writer.adopt(run, expected, |block| out.damaged.push((node.record.inode, block)))?;
+            self.reservation.adopted.push(run);
+            out.extents.push(extent);
+            out.placed.push(Placed { inode: node.record.inode, extent });
+        }
+        out.changes.push(Change { node: number, blocks: blocks.clone(), extents: first..out.extents.len() });
+        Ok(())
+    }
+
     /// A run of blocks for `wanted` ones, the last of a run of `run_blocks`, unless they were promised to others.
     fn take(&mut self, wanted: u64, run_blocks: u64) -> Result<Option<Run>, Error> {
         let most = u32::try_from(wanted).unwrap_or(u32::MAX);
@@ -207,7 +255,7 @@ impl Placer<'_> {
             if tier != TierNumber::FAST && lacks() && !(self.grow)(tier)? {
                 continue;
             }
-            let Space { allocator, credits } = &mut *self.space.lock();
+            let Space { allocator, credits, .. } = &mut *self.space.lock();
             let others = credits.outstanding().saturating_sub(self.promised);
             if wanted > allocator.free_blocks().saturating_sub(others) {
                 continue;
@@ -274,9 +322,13 @@ impl Placer<'_> {
                 let old = if is_covered { None } else { self.old_block(node, at / BLOCK_BYTES)? };
                 let mut block = [0; BLOCK];
                 let is_given = old.map_or(Ok(true), |old| self.arenas.read_if_given(old, &mut block))?;
-                self.assemble(&mut block, &parts[part..], at);
+                let is_sound = self.assemble(&mut block, &parts[part..], at)?;
                 let to = extent.address.plus(at - from);
                 match old {
+                    _ if !is_sound => {
+                        damaged.push((node.record.inode, to));
+                        self.writer.put_damaged(to, &block)?;
+                    }
                     Some(old) if !is_given || !self.recovering && self.arenas.is_known_damaged(old)? => {
                         damaged.push((node.record.inode, old));
                         self.writer.put_damaged(to, &block)?;
@@ -292,9 +344,10 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// Puts the parts over the old bytes of the block at byte `at` of the file.
-    fn assemble(&self, block: &mut [u8; BLOCK], parts: &[Part], at: u64) {
+    /// Puts the parts over the old bytes of the block at byte `at` of the file. Says whether none of them is damaged.
+    fn assemble(&self, block: &mut [u8; BLOCK], parts: &[Part], at: u64) -> Result<bool, Error> {
         let end = at + BLOCK_BYTES;
+        let mut is_sound = true;
         for part in parts.iter().take_while(|part| part.start < end) {
             let start = part.start.max(at);
             let covered = (start - at) as usize..(part.end.min(end) - at) as usize;
@@ -305,16 +358,20 @@ impl Placer<'_> {
                     let bytes = &self.batch[place..place + covered.len()];
                     block[covered].copy_from_slice(bytes);
                 }
+                Content::Staged(address) => {
+                    let from = address + (start - part.start);
+                    let staged = BlockAddress(from - from % BLOCK_BYTES);
+                    let mut source = [0; BLOCK];
+                    let is_given = self.arenas.read_if_given(staged, &mut source)?;
+                    let sum = self.claims.sum_of(staged, self.batch);
+                    is_sound &= is_given && sum.is_none_or(|sum| sum == crc32c(&source));
+                    let inside = (from % BLOCK_BYTES) as usize;
+                    let bytes = covered.len();
+                    block[covered].copy_from_slice(&source[inside..inside + bytes]);
+                }
             }
         }
-    }
-}
-
-/// Adds blocks behind the last span, joining it where they touch.
-fn add_span(spans: &mut Vec<Range<u64>>, blocks: Range<u64>) {
-    match spans.last_mut().filter(|last| last.end >= blocks.start) {
-        Some(last) => last.end = last.end.max(blocks.end),
-        None => spans.push(blocks),
+        Ok(is_sound)
     }
 }
 

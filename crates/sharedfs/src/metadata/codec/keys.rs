@@ -34,11 +34,14 @@ pub(crate) enum Table {
     Counters,
     /// Caller ++ slot → its last call that took effect. Stores of before format 9.2 get it with their first call.
     Calls,
+    /// Session ++ address of a window's first block → the blocks it may still name. Stores of before format 9.4 get it
+    /// with their first window.
+    Windows,
 }
 
 impl Table {
     /// All of them, each at the place of its number.
-    pub(crate) const ALL: [Table; 13] = [
+    pub(crate) const ALL: [Table; 14] = [
         Table::Inodes,
         Table::Dirents,
         Table::Extended,
@@ -52,6 +55,7 @@ impl Table {
         Table::Bad,
         Table::Counters,
         Table::Calls,
+        Table::Windows,
     ];
 
     /// The table with this number.
@@ -79,6 +83,7 @@ impl Table {
             Table::Bad => "bad blocks",
             Table::Counters => "counters",
             Table::Calls => "calls",
+            Table::Windows => "windows",
         }
     }
 }

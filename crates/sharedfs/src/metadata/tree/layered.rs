@@ -132,7 +132,9 @@ impl TreeAt {
             return Ok(Some(opened));
         }
         match self.reading.open_table(table.definition()) {
-            Err(TableError::TableDoesNotExist(_)) if table == Table::Calls => Ok(None),
+            Err(TableError::TableDoesNotExist(_)) if matches!(table, Table::Calls | Table::Windows) => {
+                Ok(None)
+            }
             opened => {
                 let opened = opened?;
                 Ok(Some(place.get_or_init(|| opened)))

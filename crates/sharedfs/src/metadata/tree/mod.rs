@@ -26,4 +26,4 @@ pub(super) use apply::apply_sorted;
 pub(super) use guard::{Tree, guarded, is_damage_noted};
 pub(super) use layered::{Bounds, Direction, Overlay, TreeAt};
 pub(super) use opened::Opened;
-pub use snapshot::{Entry, Snapshot};
+pub use snapshot::{Entry, KeptWindow, Snapshot};

@@ -10,7 +10,7 @@ use crate::metadata::codec::{
 };
 use cuesta_format::quota::{Allowance, Amounts, Payer};
 use cuesta_format::wire::ExtendedAttribute;
-use cuesta_format::{ArenaId, Extent, InodeNumber, SessionId, TierNumber};
+use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId, TierNumber};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -29,6 +29,9 @@ pub struct Entry {
     /// The inode it stands for.
     pub dirent: Dirent,
 }
+
+/// A session's window at rest: the address of its first block, and the blocks that the session may still name.
+pub type KeptWindow = (SessionId, BlockAddress, Vec<u8>);
 
 impl Snapshot {
     pub(crate) fn new(tree: Arc<TreeAt>, overlay: Arc<Overlay>) -> Snapshot {
@@ -312,6 +315,19 @@ impl Snapshot {
                 sessions.push((session, session_record(session, &bytes)?));
             }
             Ok(sessions)
+        })
+    }
+
+    /// All windows: the session, the address of the first block, and the blocks it may still name, as they are kept.
+    pub fn windows(&self) -> Result<Vec<KeptWindow>, MetadataError> {
+        guarded(|| {
+            let mut windows = Vec::new();
+            for pair in self.range(Table::Windows, EVERYTHING)? {
+                let (key, blocks) = pair?;
+                let (session, address) = pair_in(&key)?;
+                windows.push((SessionId(session), BlockAddress(address), blocks.to_vec()));
+            }
+            Ok(windows)
         })
     }
 

@@ -41,6 +41,7 @@ pub struct Transaction {
     usage: UsageChanges,
     counters: Counters,
     written_in: BTreeMap<u32, u64>,
+    windows: BTreeMap<(u64, u64), Option<Vec<u8>>>,
     pub(super) calls: CallChanges,
     /// Where they will be gathered.
     redo: Redo,
@@ -70,6 +71,7 @@ impl Transaction {
             usage: UsageChanges::default(),
             counters,
             written_in: BTreeMap::new(),
+            windows: BTreeMap::new(),
             calls: CallChanges::new(),
             redo: spare.redo,
         })
@@ -480,6 +482,11 @@ impl Transaction {
         self.written_in.insert(arena.0, generation);
     }
 
+    /// Notes which blocks of a window its session may still name; `None`: there are none.
+    pub fn put_window(&mut self, session: SessionId, address: BlockAddress, blocks: Option<Vec<u8>>) {
+        self.windows.insert((session.0, address.0), blocks);
+    }
+
     /// Sets what is counted, where that was found wrong.
     pub fn put_totals(&mut self, inodes: u64, used_blocks: u64) {
         (self.counters.inodes, self.counters.used_blocks) = (inodes, used_blocks);
@@ -581,6 +588,9 @@ impl Transaction {
             }
         }
         calls::gather(&self.calls, redo);
+        for (&(session, address), blocks) in &self.windows {
+            redo.push(Table::Windows, &pair_key(session, address), blocks.as_deref());
+        }
         Ok(())
     }
 }

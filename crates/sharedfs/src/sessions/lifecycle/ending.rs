@@ -134,6 +134,11 @@ impl SharedFs {
         }
         let mut space = self.space.lock();
         space.allocator.end_session(session);
+        let unnamed = space.windows.end_session(session);
+        // A process that was given up may be amid a write to them. They are free again when the store is next opened.
+        if ending == Ending::Gone {
+            space.allocator.release_window(unnamed);
+        }
         space.credits.settle(ended.promised());
         drop(space);
         drop(core);

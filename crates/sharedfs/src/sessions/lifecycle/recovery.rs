@@ -188,6 +188,20 @@ impl SharedFs {
 
     /// The loss of a log that is digested as far as it is whole.
     pub(crate) fn loss_of(&self, session: SessionId) -> Result<Option<LogLoss>, Error> {
+        Ok(self.with_broken_log(session, |log| log.loss())?.flatten())
+    }
+
+    /// How far a log was acknowledged, as what lies behind its digested part says.
+    pub(crate) fn acknowledged_of(&self, session: SessionId) -> Result<LogPosition, Error> {
+        Ok(self.with_broken_log(session, |log| log.acknowledged())?.unwrap_or_default())
+    }
+
+    /// The answer of a session's log behind its digested part; `None`: there is no such session.
+    fn with_broken_log<R>(
+        &self,
+        session: SessionId,
+        ask: impl FnOnce(&BrokenLog<'_>) -> std::io::Result<R>,
+    ) -> Result<Option<R>, Error> {
         let (files, commit_file, slot, end, salt) = {
             let core = self.core.lock();
             let Some(found) = core.sessions.get(&session) else { return Ok(None) };
@@ -198,7 +212,7 @@ impl SharedFs {
         };
         let (marks, commit_file) = (&self.marks.read(), commit_file.as_ref());
         let log = BrokenLog { session, slot, files: &files, commit_file, marks, salt, end };
-        log.loss().map_err(Error::io("read a log"))
+        ask(&log).map(Some).map_err(Error::io("read a log"))
     }
 
     /// Puts into a log that breaks off where it is digested what its commit file has behind that. Says whether that was anything.
@@ -246,11 +260,17 @@ impl SharedFs {
         if let Some(full) = unless_full(self.forget_orphans(&mut digester))? {
             tracing::warn!(error = %full, "files that no program has open any more are removed at a later start");
         }
-        let rows = self.metadata.read()?.sessions()?;
-        if !rows.is_empty() {
+        let snapshot = self.metadata.read()?;
+        let (rows, mut windows) = (snapshot.sessions()?, snapshot.windows()?);
+        drop(snapshot);
+        windows.retain(|(session, ..)| !self.core.lock().sessions.contains_key(session));
+        if !rows.is_empty() || !windows.is_empty() {
             let mut transaction = self.metadata.begin()?;
             for &(session, _) in &rows {
                 transaction.remove_session(session);
+            }
+            for (session, address, _) in windows {
+                transaction.put_window(session, address, None);
             }
             let full = unless_full(transaction.commit().map_err(Error::from))?.is_some();
             if full {

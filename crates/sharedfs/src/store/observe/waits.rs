@@ -45,7 +45,7 @@ fn kind(request: &Request) -> usize {
         Request::Extents { .. } => 5,
         Request::GiveBack { .. } => 6,
         Request::InodeNumbers { .. } => 7,
-        Request::Credit { .. } | Request::Room { .. } => 8,
+        Request::Credit { .. } | Request::Room { .. } | Request::Window { .. } => 8,
         Request::Report { .. } => 9,
         Request::Arenas { .. } => 10,
         Request::Digest => 11,

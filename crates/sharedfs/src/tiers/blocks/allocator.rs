@@ -162,7 +162,8 @@ impl Allocator {
             return Err(damaged.address);
         }
         let mut changed = BTreeSet::new();
-        for (runs, used) in [(&reservation.taken, true), (&reservation.freed, false)] {
+        let Reservation { taken, adopted, freed, .. } = reservation;
+        for (runs, used) in [(taken, true), (adopted, true), (freed, false)] {
             for &run in runs {
                 let staged = self.of_mut(run.address).and_then(|blocks| blocks.set_committed(run, used));
                 changed.insert(staged.ok_or(run.address)?);
@@ -173,7 +174,8 @@ impl Allocator {
 
     /// Takes a staged reservation back: its transaction failed.
     pub fn unstage(&mut self, reservation: &Reservation) {
-        for (runs, used) in [(&reservation.taken, false), (&reservation.freed, true)] {
+        let Reservation { taken, adopted, freed, .. } = reservation;
+        for (runs, used) in [(taken, false), (adopted, false), (freed, true)] {
             for &run in runs {
                 self.of_mut(run.address).and_then(|blocks| blocks.set_committed(run, used));
             }
@@ -196,8 +198,9 @@ impl Allocator {
     /// The staged reservation is committed: the blocks it freed wait until `session` has retired `until`.
     pub fn committed(&mut self, reservation: &mut Reservation, session: SessionId, until: LogPosition) {
         self.tiers.iter_mut().for_each(TierBlocks::bad_blocks_written);
-        if !reservation.freed.is_empty() {
-            let freed = std::mem::take(&mut reservation.freed);
+        let mut freed = std::mem::take(&mut reservation.freed);
+        freed.append(&mut reservation.returned);
+        if !freed.is_empty() {
             self.quarantine.entry(session).or_default().push_back((until, freed));
         }
         reservation.clear();
@@ -232,6 +235,18 @@ impl Allocator {
                 self.reuse(run);
             }
         }
+    }
+
+    /// Blocks of windows are not to be allocated.
+    pub fn occupy_window(&mut self, run: Run) {
+        if let Some(blocks) = self.of_mut(run.address) {
+            blocks.occupy_run(run);
+        }
+    }
+
+    /// Blocks of windows that no log will name may be allocated again.
+    pub fn release_window(&mut self, runs: impl IntoIterator<Item = Run>) {
+        runs.into_iter().for_each(|run| self.reuse(run));
     }
 
     fn reuse(&mut self, run: Run) {

@@ -16,6 +16,10 @@ pub struct Run {
 pub struct Reservation {
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
+    /// Blocks of a window that become a file's as they are.
+    pub(crate) adopted: Vec<Run>,
+    /// Blocks of windows that no file gets, and no log may name again.
+    pub(crate) returned: Vec<Run>,
     blocks_freed: u64,
 }
 
@@ -35,6 +39,8 @@ impl Reservation {
     pub(crate) fn clear(&mut self) {
         self.taken.clear();
         self.freed.clear();
+        self.adopted.clear();
+        self.returned.clear();
         self.blocks_freed = 0;
     }
 }

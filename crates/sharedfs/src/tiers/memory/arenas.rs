@@ -8,10 +8,11 @@
 use super::stamps::ArenaStamps;
 use super::tier_arenas::{Grown, TierArenas};
 use crate::Error;
+use crate::tiers::blocks::Run;
 use cuesta_format::{ArenaId, BlockAddress, Geometry, Medium, TierNumber};
 use cuesta_media::{Mapping, Node};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -141,6 +142,30 @@ impl Arenas {
     /// A descriptor that allows reading only, to hand to a session, and where in it the arena begins.
     pub fn descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
         self.tier(arena.tier())?.descriptor(arena)
+    }
+
+    /// A descriptor of an arena's file that allows writing, to hand to a session with a window, and where in it the
+    /// arena begins.
+    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
+        self.tier(arena.tier())?.writable_descriptor(arena)
+    }
+
+    /// Has the disks take all that was written to arenas by calls, where the store waits for disks.
+    pub fn flush(&self, arenas: impl IntoIterator<Item = ArenaId>) -> Result<(), Error> {
+        if self.fast.medium() == Medium::Memory {
+            return Ok(());
+        }
+        let arenas: BTreeSet<ArenaId> = arenas.into_iter().collect();
+        arenas.into_iter().try_for_each(|arena| self.tier(arena.tier())?.flush(arena))
+    }
+
+    /// Has the disks take blocks that sessions wrote. A flush has to follow.
+    pub fn write_back(&self, runs: &[Run]) {
+        for run in runs {
+            if let Ok(tier) = self.tier(run.address.tier()) {
+                tier.write_back(*run);
+            }
+        }
     }
 
     /// Copies bytes out of one arena; the range must not cross its end.

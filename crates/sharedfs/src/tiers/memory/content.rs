@@ -11,7 +11,9 @@ use super::arenas::Arenas;
 use crate::Error;
 use crate::tiers::blocks::Run;
 use cuesta_format::entry::Crc32c;
+use cuesta_format::operation::StagedWrite;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
+use cuesta_media::planted::{self, Bug};
 use cuesta_media::user_copy::Fault;
 use cuesta_media::{AccessError, Mapping};
 use std::sync::Arc;
@@ -59,7 +61,46 @@ impl<'a> ContentWriter<'a> {
         self.put_sums(address, bytes, |sum| sum)
     }
 
-    /// The same, but no fence makes the blocks durable: the planted bug `MappedUnflushed`.
+    /// Makes blocks content that a session wrote there. `sum` says what the checksum of a block must be, where that is
+    /// known; `damaged` is told of blocks that have another one. A fence has to follow.
+    pub fn adopt(
+        &self,
+        run: Run,
+        sum: impl Fn(BlockAddress) -> Option<u32>,
+        mut damaged: impl FnMut(BlockAddress),
+    ) -> Result<(), Error> {
+        let mapping = self.mapping(run.address)?;
+        let geometry = self.geometry(run.address);
+        let offset = geometry.arena_offset(run.address);
+        if !planted::active(Bug::AdoptedUnflushed) {
+            mapping.flush(offset, u64::from(run.blocks) * BLOCK_BYTES)?;
+        }
+        if !geometry.checks_content {
+            return Ok(());
+        }
+        let mut sums = Vec::with_capacity(run.blocks as usize * SUM_BYTES);
+        for block in 0..u64::from(run.blocks) {
+            let address = run.address.plus(block * BLOCK_BYTES);
+            let found = match mapping.sum(offset + block * BLOCK_BYTES, BLOCK_BYTES) {
+                Err(AccessError::Fault(_)) => None,
+                summed => Some(summed?),
+            };
+            let expected = sum(address);
+            let kept = match (found, expected) {
+                (Some(found), Some(expected)) if found == expected => found,
+                (Some(found), None) => found,
+                (found, expected) => {
+                    damaged(address);
+                    // Whatever lies there: with this one it is known to be damaged.
+                    wrong(found.or(expected).unwrap_or_default())
+                }
+            };
+            sums.extend_from_slice(&kept.to_le_bytes());
+        }
+        self.store_sums(run.address, &sums)
+    }
+
+    /// Writes whole blocks, but no fence makes the blocks durable: the planted bug `MappedUnflushed`.
     pub fn put_unflushed(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
         self.mapping(address)?.write(self.arenas.geometry().arena_offset(address), bytes)?;
         self.put_sums(address, bytes, |sum| sum)
@@ -236,6 +277,25 @@ impl Arenas {
             summed => summed?,
         };
         Ok(kept_sum(&mapping, geometry, address)? == Some(sum))
+    }
+
+    /// Whether the blocks of a staged write hold what its entry says.
+    pub(crate) fn hold_staged(&self, staged: &StagedWrite<'_>) -> Result<bool, Error> {
+        let Some(mut sums) = staged.sums() else { return Ok(true) };
+        for run in staged.runs() {
+            // Addresses of an entry are its session's word.
+            let Ok(mapping) = self.mapping(self.geometry().arena(run.address)) else { return Ok(true) };
+            let offset = self.geometry().arena_offset(run.address);
+            for block in 0..u64::from(run.blocks) {
+                match mapping.sum(offset + block * BLOCK_BYTES, BLOCK_BYTES) {
+                    Ok(sum) if sums.next() == Some(sum) => {}
+                    Ok(_) | Err(AccessError::Fault(_)) => return Ok(false),
+                    // It reaches past its arena, and is rejected.
+                    Err(_) => return Ok(true),
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Reads a block, if the medium gives it. Says whether it does.

@@ -8,6 +8,7 @@ use crate::explorer::crashes::shipping;
 use crate::explorer::crashes::store::{self, On, Workload, WorkloadFailure};
 use crate::explorer::scenarios::hand_overs::{Digests, deaths_of, ended, given_back, hand_over, scenarios};
 use crate::explorer::scenarios::mapped::{self, in_and_out, mapped, touches};
+use crate::explorer::scenarios::staged::{STAGED_ON, lost_staged, staged};
 use crate::explorer::scenarios::workloads::{
     DigestAt, calls, calls_beside_open_files, death, details, growing, lost_overwrites, outliving,
     overlapping, overwriting, overwriting_overlapping, passed_on, workload, wrapping,
@@ -49,6 +50,8 @@ pub enum Part {
     Overlapping,
     /// Committed blocks are overwritten, in whole and in part, and digested.
     Overwriting,
+    /// Writes whose blocks are written where they stay.
+    Staged,
     /// A file is in mapped mode: stores through mappings, msync, and calls on it by two programs.
     Mapped,
     /// One of two clients dies in a call on a file in mapped mode.
@@ -86,7 +89,7 @@ enum What {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 17] = [
+    pub const ALL: [Part; 18] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -98,6 +101,7 @@ impl Part {
         Part::ClientsWrapping,
         Part::Overlapping,
         Part::Overwriting,
+        Part::Staged,
         Part::Mapped,
         Part::MappedDeaths,
         Part::HandOvers,
@@ -125,6 +129,7 @@ impl Part {
             Part::ClientsWrapping => "two wrapping logs",
             Part::Overlapping => "overlapping calls",
             Part::Overwriting => "overwritten blocks",
+            Part::Staged => "staged writes",
             Part::Mapped => "mapped files",
             Part::MappedDeaths => "a client that dies in a mapped file",
             Part::HandOvers => "hand-overs of leases",
@@ -209,6 +214,13 @@ impl Part {
                 let beside = (seed..seed + 100)
                     .map(|seed| (What::Overlapping(overwriting_overlapping(seed)), quick.clone()));
                 in_turn.chain(lost).chain(beside).collect()
+            }
+            Part::Staged => {
+                let in_turns = staged().into_iter().flat_map(|workload| {
+                    STAGED_ON.map(|on| in_turn(Workload { on, ..workload.clone() }, &quick))
+                });
+                let lost = lost_staged().into_iter().map(|death| (What::LostEntry(death), quick.clone()));
+                in_turns.chain(lost).collect()
             }
             Part::HandOvers => {
                 let all = scenarios()

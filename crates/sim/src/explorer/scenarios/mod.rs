@@ -5,6 +5,7 @@
 //! | `campaign.rs` | all cases of a campaign |
 //! | `hand_overs.rs` | leases that change hands |
 //! | `mapped.rs` | files in mapped mode |
+//! | `staged.rs` | writes whose blocks are written where they stay |
 //! | `workloads.rs` | each mutating call, pairs of them, and details |
 //!
 //! The room does not know crashes.
@@ -12,4 +13,5 @@
 pub mod campaign;
 pub mod hand_overs;
 pub mod mapped;
+pub mod staged;
 pub mod workloads;

@@ -84,6 +84,7 @@ pub fn calls() -> Vec<Operation> {
 pub fn details() -> Vec<Operation> {
     use Operation::*;
     vec![
+        Write { slot: 1, data: Pattern { seed: 9, length: 13_000 } },
         Fallocate { slot: 0, mode: FallocateMode::KeepSize, offset: 4096, length: 9000 },
         Fallocate { slot: 0, mode: FallocateMode::ZeroKeepSize, offset: 5000, length: 9000 },
         OpenUnnamed { slot: 2, path: path("/"), mode: 0o600, exclusive: true },
@@ -306,7 +307,7 @@ fn committed_population() -> Vec<Step> {
 }
 
 /// The same call with other bytes.
-fn with_other_bytes(mut call: Operation) -> Operation {
+pub(super) fn with_other_bytes(mut call: Operation) -> Operation {
     if let Operation::Write { data, .. } | Operation::Pwrite { data, .. } = &mut call {
         data.seed += 1000;
     }
@@ -402,6 +403,6 @@ pub fn wrapping(seed: u64, calls: usize, clients: u64) -> Workload {
     Workload { setup: population(), steps, ..Workload::default() }
 }
 
-fn path(text: &str) -> PathText {
+pub(super) fn path(text: &str) -> PathText {
     PathText::from(text)
 }
