@@ -21,7 +21,7 @@ struct Window {
 impl Window {
     fn of(writer: &Writer, done: &[(BlockAddress, LogPosition)]) -> Window {
         let mut descriptors = Vec::new();
-        let request = Request::Window { blocks: 64, done: done.to_vec() };
+        let request = Request::Window { tier: TierNumber::FAST, blocks: 64, done: done.to_vec() };
         let answer = writer.shared.handle(writer.session, &request, &mut descriptors);
         let Response::Window { address, blocks } = answer else { panic!("{answer:?}") };
         assert!(blocks >= 16, "{blocks} blocks");

@@ -26,7 +26,7 @@ use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, BlockAddress, CallRecord, CallSlot, Extent, Geometry, InodeNumber, LeaseGeneration,
-    LogDependency, LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
+    LogDependency, LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, TierNumber, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -205,6 +205,8 @@ pub enum Request {
     /// Free blocks of an arena that the session may write once each, and name in its log. Answered [`Response::Window`], with the
     /// arena's file.
     Window {
+        /// Of which tier.
+        tier: TierNumber,
         /// Blocks wanted.
         blocks: u32,
         /// Windows of which the session writes no block any more, each by its first block, with the position below which its
@@ -378,6 +380,8 @@ pub enum Response {
         address: BlockAddress,
         /// How many; 0: none can be had now, and no descriptor comes.
         blocks: u32,
+        /// Where in the file the arena begins.
+        begins: u64,
     },
     /// To [`Request::Resync`].
     Resynced(Resynced),

@@ -21,9 +21,10 @@ use crate::session::session::Session;
 use crate::sharing::dependencies::Dependencies;
 use crate::sharing::name_changes::NameChanges;
 use crate::sharing::shipped::Shipping;
+use crate::steering::destination::TIER_BELOW;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::wire::Request;
-use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId};
+use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId, TierNumber};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub struct Client {
     pub(crate) kept_descriptors: KeptDescriptors,
     pub(crate) commit_file: CommitFile,
     pub(crate) windows: Windows,
+    /// Those of the tier below the fast one.
+    pub(crate) lower_windows: Windows,
     pub(crate) dependencies: Dependencies,
     /// The number of the daemon that the session talks to, counted from its first.
     pub(crate) connection: AtomicU32,
@@ -101,7 +104,8 @@ impl Client {
             programs: Programs::default(),
             kept_descriptors: KeptDescriptors::default(),
             commit_file: CommitFile::default(),
-            windows: Windows::default(),
+            windows: Windows::of(TierNumber::FAST),
+            lower_windows: Windows::of(TIER_BELOW),
             dependencies: Dependencies::default(),
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),

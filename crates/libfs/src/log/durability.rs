@@ -53,7 +53,8 @@ impl Client {
         let commit = |window: &Window, pieces: &[Piece]| {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
-        let depended_on = || self.windows.flush() && self.make_senders_durable().is_ok();
+        let staged = || self.windows.flush() && self.lower_windows.flush();
+        let depended_on = || staged() && self.make_senders_durable().is_ok();
         let written = self.session.appender.sync(self.session.digested(), depended_on, commit);
         written.or_else(|_| self.with_daemon(|| self.digest_own_log()))
     }

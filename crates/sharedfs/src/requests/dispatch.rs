@@ -109,7 +109,9 @@ impl SharedFs {
                 Ok(Response::InodeNumbers { first, count })
             }
             Request::Credit { blocks } => self.credit(session, *blocks),
-            Request::Window { blocks, done } => self.window(session, *blocks, done, descriptors),
+            Request::Window { tier, blocks, done } => {
+                self.window(session, (*tier, *blocks), done, descriptors)
+            }
             Request::Room { payer, needed } => self.room_of(session, *payer, *needed),
             Request::Report { from, skip } => self.with_session(session, |found| {
                 self.reclaim(found, None);
