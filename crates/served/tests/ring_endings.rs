@@ -115,7 +115,7 @@ fn beside(daemons: impl FnOnce(&UnixListener) + Send, client: impl FnOnce(&Clien
             daemons(&listener);
         });
         let connected = Client::connect(path.as_os_str().as_bytes(), 0).unwrap();
-        let connected = connected.held_by(Box::leak(Box::new(Path(path.clone()))));
+        let connected = connected.held_by(Arc::new(Path(path.clone())));
         client(&connected);
         drop(connected);
         daemons.join().unwrap();

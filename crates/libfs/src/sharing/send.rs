@@ -16,7 +16,7 @@ use crate::errno::Error;
 use crate::open_files::open_file::OpenFile;
 use crate::paths::credentials::Credentials;
 use crate::sharing::shipped::{ShippedChange, ShippedFile, Shipper};
-use crate::sharing::terms::send_names;
+use crate::sharing::terms::send;
 use cuesta_format::InodeRecord;
 use cuesta_format::wire::Sends;
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -34,7 +34,7 @@ impl Client {
         if !self.can_ship() {
             return call(self);
         }
-        let _sending = send_names();
+        let _sending = send(Sends::Names);
         call(self)
     }
 

@@ -203,7 +203,7 @@ impl Way {
         };
         let number = self.connection.number_for_file()?;
         let awaited = world.client.await_file(number, flags.bits());
-        match self.connection.make_file(PathBase::Root, path.as_bytes(), (*mode).into(), number) {
+        match self.connection.make_file(PathBase::Root, path.as_bytes(), (*mode).into(), number, None) {
             Ok(record) => {
                 world.close(*slot)?;
                 let file = world.client.open_made(&world.who, awaited, &record, flags.bits());
