@@ -15,9 +15,9 @@ use crate::paths::path::Base;
 use crate::sharing::by_number::{Asker, CallByNumber};
 use crate::sharing::shipped::Shipper;
 use crate::sharing::terms::send;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 use cuesta_format::wire::Sends;
-use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, Timestamp};
 use libc::{O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY};
 
 /// An answer to the mount.
@@ -112,8 +112,19 @@ impl Client {
         let stat = CallByNumber::Stat { inode: number };
         self.here_or_shipped(own, |shipper| {
             let record = shipper.by_number(Asker::of(&Credentials::default()), &stat)?;
-            Ok((record.ok_or(Error::NotFound)?, Tenure(next_fill())))
+            let mut record = record.ok_or(Error::NotFound)?;
+            record.accessed = self.noted_access(&record).unwrap_or(record.accessed);
+            Ok((record, Tenure(next_fill())))
         })
+    }
+
+    /// When this session last read the inode, if SharedFS does not know of that and nothing has changed since.
+    fn noted_access(&self, record: &InodeRecord) -> Option<Timestamp> {
+        if !self.has_accesses() {
+            return None;
+        }
+        let noted = self.accesses.noted.lock().get(&record.inode).copied();
+        noted.filter(|time| *time > record.accessed.max(record.changed))
     }
 
     /// Opens an inode. The kernel has checked the rights.
@@ -181,6 +192,17 @@ impl Client {
             let record = shipper.make_file(Asker::of(who), directory, name, mode, number)?;
             Ok((self.open_made(who, awaited, &record, flags), record))
         })
+    }
+
+    /// Has SharedFS tell that it read the file for this session, if it did. Of its own reads the session tells
+    /// by [`Client::tell_accesses`].
+    pub fn tell_shipped_accesses(&self, file: &OpenFile) {
+        if file.was_read_there.swap(false, Ordering::Relaxed)
+            && let Some(shipper) = self.shipping.shipper()
+        {
+            // If that fails, only times are lost.
+            let _ = shipper.settle();
+        }
     }
 
     /// Opens what a name leads to, only to hold it: the inode stays until the file is closed. Answers its

@@ -24,6 +24,8 @@ pub struct OpenFile {
     pub(crate) writer: Writer,
     /// The inode was put into mapped mode through this file, or a write found it there.
     pub(crate) was_mapped: AtomicBool,
+    /// SharedFS read it for this session, and has noted that it was read.
+    pub(crate) was_read_there: AtomicBool,
     /// The rulesets of the process that opened it allow truncation.
     pub(crate) may_truncate: bool,
 }
@@ -39,6 +41,7 @@ impl OpenFile {
             listing: Mutex::new(None),
             writer,
             was_mapped: AtomicBool::new(false),
+            was_read_there: AtomicBool::new(false),
             may_truncate,
         }
     }

@@ -68,6 +68,8 @@ pub trait Shipper: Send + Sync {
     ) -> Result<(), Error>;
     /// Makes another change of the file.
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error>;
+    /// Has SharedFS's session tell what it noted of reads.
+    fn settle(&self) -> Result<(), Error>;
     /// Makes everything durable that SharedFS performed.
     fn sync(&self) -> Result<(), Error>;
     /// How far SharedFS's log goes, as its answers said.

@@ -310,6 +310,7 @@ impl<'s> Connection<'s> {
             Request::Settle => {
                 self.shared.files.sendings().wait();
                 self.shared.files.close_released();
+                self.shared.client()?.tell_accesses();
                 Response::Done
             }
             Request::DirectoryPath { file, guess } => {

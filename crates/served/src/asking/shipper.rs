@@ -59,6 +59,10 @@ impl<C: Channel> Shipper for ByChannel<C> {
         self.connection(file.inode)?.ship_change(file, change)
     }
 
+    fn settle(&self) -> Result<(), Error> {
+        self.0.connection().map_or(Ok(()), |connection| connection.settle())
+    }
+
     fn sync(&self) -> Result<(), Error> {
         self.0.connection().ok_or(Error::Disconnected)?.sync()
     }

@@ -223,7 +223,7 @@ pub enum Request<'a> {
     AdoptLocks {
         file: u64,
     },
-    /// Files that no process has any more are closed, and their locks gone, when it is answered.
+    /// Files that no process has any more are closed, and their locks gone, when it is answered. Times of last access are told.
     Settle,
     /// Where an open directory lies. Answered [`Response::Bytes`].
     DirectoryPath {

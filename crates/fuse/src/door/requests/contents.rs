@@ -277,6 +277,7 @@ impl Door {
             if may_read(&file) {
                 self.known.pages(file.inode(), Pages::end_readable);
             }
+            self.client.tell_shipped_accesses(&file);
             self.close(file);
             self.tell_accesses_soon();
         }

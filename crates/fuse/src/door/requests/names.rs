@@ -14,6 +14,9 @@ use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{Answer, Base, CallByNumber, Error, NewMode, OpenFile, RenameFlags};
 use std::sync::Arc;
 
+/// How often a name is looked up whose inode goes before it is held.
+const HOLDS_MAX: u32 = 100;
+
 impl Door {
     pub(in crate::door) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
@@ -26,7 +29,8 @@ impl Door {
         if self.overtaken.first_attempt(call.header.pid, call.began).is_some_and(|first| first.found_gone) {
             return self.look_up_and_hold(call, name);
         }
-        let Answer { value, is_own } = self.client.look_up_name(&who::asks(&call.header), call.inode(), name)?;
+        let Answer { value, is_own } =
+            self.client.look_up_name(&who::asks(&call.header), call.inode(), name)?;
         match value {
             Some(record) => self.put_found(call, Answer { value: record, is_own }),
             None if self.keeping.names_hold() => {
@@ -76,11 +80,20 @@ impl Door {
 
     /// The inode behind the name stays until the kernel has forgotten it.
     fn look_up_and_hold(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
-        let held = self.client.hold_by_name(&who::asks(&call.header), call.inode(), name)?;
-        let (file, record) = held.value;
-        self.put_found(call, Answer { value: record, is_own: held.is_own });
-        self.known.keep(file).into_iter().for_each(|file| self.close(file));
-        Ok(())
+        for _ in 0..HOLDS_MAX {
+            let held = self.client.hold_by_name(&who::asks(&call.header), call.inode(), name)?;
+            let (file, record) = held.value;
+            // Between SharedFS's answer and the hold the name may have gone, and the inode with it.
+            let is_held =
+                || self.client.attributes(record.inode).is_ok_and(|found| has_names(&found.value.0));
+            if held.is_own || is_held() {
+                self.put_found(call, Answer { value: record, is_own: held.is_own });
+                self.known.keep(file).into_iter().for_each(|file| self.close(file));
+                return Ok(());
+            }
+            self.close(file);
+        }
+        Err(Refusal(libc::ESTALE))
     }
 
     /// Answers with an inode, which the kernel knows once more from now on.
