@@ -74,7 +74,7 @@ pub enum CallByNumber<'a> {
         #[serde(borrow, with = "serde_bytes")]
         name: &'a [u8],
     },
-    /// `rename`.
+    /// `rename`. Answers the attributes of a directory that is in another one since.
     Rename {
         directory: InodeNumber,
         #[serde(borrow, with = "serde_bytes")]

@@ -5,7 +5,7 @@ use crate::errno::Error;
 use crate::paths::credentials::Credentials;
 use crate::paths::path::{Base, LinkSource, Target};
 use crate::sharing::by_number::CallByNumber;
-use cuesta_format::InodeRecord;
+use cuesta_format::{FileKind, InodeRecord};
 
 impl Client {
     /// Performs a call with these credentials. Answers the attributes of what the call is about, or made.
@@ -44,7 +44,8 @@ impl Client {
             CallByNumber::Rename { directory, name, new_directory, new_name, flags } => {
                 let (old, new) = ((Base::Inode(directory), name), (Base::Inode(new_directory), new_name));
                 self.rename(who, old, new, flags)?;
-                None
+                // The call has taken effect, whatever comes of this.
+                if directory == new_directory { None } else { self.directory_at(who, new) }
             }
             CallByNumber::SetAttributes { inode, set } => {
                 let target = Target::Path { base: Base::Inode(inode), path: b"", follow: false };
@@ -61,5 +62,12 @@ impl Client {
                 is_taken.then(stat).transpose()?.map(|stat| stat.record)
             }
         })
+    }
+
+    /// The attributes of the directory that a name leads to, if it does. Of other inodes no lease is taken.
+    fn directory_at(&self, who: &Credentials, (base, name): (Base<'_>, &[u8])) -> Option<InodeRecord> {
+        let (_, kind) = self.operate(|_attempt| self.find(who, base, name, false)).ok()?;
+        let stat = || self.stat(who, base, name, false).ok();
+        (kind == FileKind::Directory).then(stat).flatten().map(|stat| stat.record)
     }
 }

@@ -210,19 +210,31 @@ impl Door {
     ) -> Result<(), Refusal> {
         let (old, new) = (call.arguments.text()?, call.arguments.text()?);
         let (from, to) = (call.inode(), overtaken::inode_of(directory));
-        let replaced = if flags == RenameFlags::default() { self.hold(to, new) } else { None };
-        let moved = self.directories_moved((from, old), (to, new), flags);
         let who = who::trusted(&call.header);
-        let done = if whiteout {
+        let moved = if whiteout {
+            let moved = self.directories_exchanged((from, old), (to, new), false);
             let (source, target) = ((call.base(), old), (Base::Inode(to), new));
-            self.client.rename_leaving_whiteout(&who, source, target, flags.no_replace)
+            self.client.rename_leaving_whiteout(&who, source, target, flags.no_replace)?;
+            moved
         } else {
-            let (directory, new_directory, new_name) = (from, to, new);
-            let rename = CallByNumber::Rename { directory, name: old, new_directory, new_name, flags };
-            self.client.call_by_number(&who, &rename).map(drop)
+            let exchanged = flags.exchange.then(|| self.directories_exchanged((from, old), (to, new), true));
+            let rename = |flags| {
+                let (directory, new_directory, new_name) = (from, to, new);
+                let rename = CallByNumber::Rename { directory, name: old, new_directory, new_name, flags };
+                Ok::<_, Error>(self.client.call_by_number(&who, &rename)?.value)
+            };
+            let new_name = RenameFlags { no_replace: true, ..RenameFlags::default() };
+            let moved = match rename(if flags == RenameFlags::default() { new_name } else { flags }) {
+                Err(Error::Exists) if flags == RenameFlags::default() => {
+                    let replaced = self.hold(to, new);
+                    let moved = rename(flags);
+                    self.let_go(replaced, moved.is_ok());
+                    moved?
+                }
+                moved => moved?,
+            };
+            exchanged.unwrap_or([moved.map(|moved| (moved.inode, from, to)), None])
         };
-        self.let_go(replaced, done.is_ok());
-        done?;
         for (inode, from, to) in moved.into_iter().flatten() {
             self.known.move_directory(inode, from, to);
         }
@@ -233,19 +245,19 @@ impl Door {
         Ok(())
     }
 
-    /// Directories that the kernel takes from one to another by a rename, and which these are.
-    fn directories_moved(
+    /// Directories that the kernel takes from one to another by a rename, and back, and which these are.
+    fn directories_exchanged(
         &self,
         (from, old): (InodeNumber, &[u8]),
         (to, new): (InodeNumber, &[u8]),
-        flags: RenameFlags,
+        is_exchange: bool,
     ) -> [Option<(InodeNumber, InodeNumber, InodeNumber)>; 2] {
         let directory = |parent, name| {
             let record = self.client.look_up_name(&who::onlooker(), parent, name).ok()?.value?;
             (record.kind() == FileKind::Directory).then_some(record.inode)
         };
         let there = (from != to).then(|| directory(from, old)).flatten().map(|inode| (inode, from, to));
-        let back = (from != to && flags.exchange).then(|| directory(to, new)).flatten();
+        let back = (from != to && is_exchange).then(|| directory(to, new)).flatten();
         [there, back.map(|inode| (inode, to, from))]
     }
 
