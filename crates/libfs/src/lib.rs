@@ -42,7 +42,7 @@ pub use calls::attributes::values::{SetAttributes, SetTime, Stat};
 pub use calls::data::allocation::Allocation;
 pub use calls::data::seek::Whence;
 pub use calls::extended::attributes::ExtendedFlags;
-pub use calls::names::rename::RenameFlags;
+pub use calls::names::rename_flags::RenameFlags;
 pub use client::client::Client;
 pub use errno::Error;
 pub use mapped::kept_descriptors::Keeper;

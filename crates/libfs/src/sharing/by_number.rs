@@ -4,7 +4,7 @@
 //! This is a leaf. [`crate::sharing::perform_by_number`] performs the calls.
 
 use crate::calls::attributes::values::SetAttributes;
-use crate::calls::names::rename::RenameFlags;
+use crate::calls::names::rename_flags::RenameFlags;
 use crate::errno::Error;
 use crate::paths::access_list::NewMode;
 use crate::paths::capabilities::Capabilities;
