@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::Keeper;
+use cuesta_served::ByChannel;
 use rustix::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -112,7 +113,7 @@ pub fn attach() -> Result<&'static Client, Failure> {
 /// the parent's log: its session does everything itself.
 fn send_operations_of(client: &cuesta_libfs::Client) {
     if !thread::is_vforked() {
-        client.ship_by(Box::new(shipping::Sending));
+        client.ship_by(Box::new(ByChannel(shipping::Connection)));
     }
 }
 

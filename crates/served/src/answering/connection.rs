@@ -310,6 +310,7 @@ impl<'s> Connection<'s> {
             Request::Settle => {
                 self.shared.files.sendings().wait();
                 self.shared.files.close_released();
+                self.shared.client()?.tell_accesses();
                 Response::Done
             }
             Request::DirectoryPath { file, guess } => {
@@ -330,8 +331,9 @@ impl<'s> Connection<'s> {
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
             Request::Reserve => Response::Number(self.reserve()?.0),
-            Request::MakeFile { place, path, mode, inode } => {
-                self.make_file(place, checked(path)?, allowed(mode, PERMISSIONS), inode)?
+            Request::ByNumber { who, call } => self.by_number(who, &call)?,
+            Request::MakeFile { place, path, mode, inode, who } => {
+                self.make_file(place, checked(path)?, allowed(mode, PERMISSIONS), inode, who)?
             }
             // The thread of the socket performs these itself.
             Request::Ring | Request::Lane { .. } | Request::Unheard => return Err(Error::Invalid),

@@ -5,6 +5,9 @@
 //! sessions that can send operations to do so. Behind the term the first session that asks gets the lease. If no
 //! other one asks, it keeps it. If the file changes hands again as before, the next term is twice as long. So a
 //! file which several processes share for hours is given back for a moment in every ten seconds.
+//!
+//! A mount's kernel keeps nothing of a shipped file. To give it the file back and take it again costs more than with other
+//! sessions. So a term in which a mount takes part lasts ten seconds from the start.
 
 use crate::store::Ship;
 use cuesta_format::InodeNumber;
@@ -78,6 +81,15 @@ impl Shipping {
         }
     }
 
+    /// A mount's session asks for the file.
+    pub(super) fn share_with_mount(&mut self, inode: InodeNumber, now: Duration) {
+        let Some(turns) = self.inodes.get_mut(&inode).filter(|turns| now < turns.until) else { return };
+        if turns.term < TERM_MAX {
+            turns.until += TERM_MAX - turns.term;
+            turns.term = TERM_MAX;
+        }
+    }
+
     /// For how much longer SharedFS performs the operations on the file, if it does.
     pub(super) fn left(&self, inode: InodeNumber, now: Duration) -> Option<Duration> {
         match self.which {
@@ -127,6 +139,20 @@ mod tests {
         let mut shipping = Shipping::new(Ship::Auto);
         (0..100).for_each(|turn| shipping.note_turn(FILE, Duration::from_millis(turn), OPERATIONS_MIN));
         assert_eq!(shipping.left(FILE, Duration::from_millis(100)), None);
+    }
+
+    #[test]
+    fn a_file_that_a_mount_shares_is_shipped_for_ten_seconds() {
+        let mut shipping = Shipping::new(Ship::Auto);
+        shipping.share_with_mount(FILE, Duration::ZERO);
+        assert_eq!(shipping.left(FILE, Duration::ZERO), None);
+        let now = turns(&mut shipping, Duration::ZERO, Duration::from_millis(1), TURNS);
+        let begun = now - Duration::from_millis(1);
+        shipping.share_with_mount(FILE, now);
+        shipping.share_with_mount(FILE, now + TERM_FIRST);
+        assert_eq!(shipping.left(FILE, now), Some(begun + TERM_MAX - now));
+        shipping.share_with_mount(FILE, begun + TERM_MAX);
+        assert_eq!(shipping.left(FILE, begun + TERM_MAX), None);
     }
 
     #[test]

@@ -359,9 +359,12 @@ impl Leases {
         self.shipping.note_turn(inode, now, operations);
     }
 
-    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`super::shipping`]).
-    #[must_use]
-    pub fn shipped_for(&self, inode: InodeNumber, now: Duration) -> Option<Duration> {
+    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`super::shipping`]). A session
+    /// asks, `is_mount`: that of a mount.
+    pub fn shipped_for(&mut self, inode: InodeNumber, now: Duration, is_mount: bool) -> Option<Duration> {
+        if is_mount {
+            self.shipping.share_with_mount(inode, now);
+        }
         self.shipping.left(inode, now)
     }
 

@@ -9,7 +9,7 @@ use crate::messages::log;
 use crate::messages::output;
 use crate::stores::store::Store;
 use cuesta_format::InodeNumber;
-use cuesta_format::geometry::SOCKET_FILE;
+use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_fuse::{Device, Life, MountError, Mounted, Options, Server};
 use cuesta_libfs::Client;
 use cuesta_sharedfs::trust::TrustedFolder;
@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -212,7 +212,8 @@ impl Wanted {
         // Whatever has its name later: the daemon is spoken to in the folder that was checked.
         let us = rustix::process::geteuid().as_raw();
         let folder = TrustedFolder::open(self.store.folder(), us).map_err(|error| on_store(&error))?;
-        let socket = folder.path().join(SOCKET_FILE);
+        let folder_path = folder.path().to_owned();
+        let socket = folder_path.join(SOCKET_FILE);
         // The mount's process does not come to an end before the mount does.
         std::mem::forget(folder);
         let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, PROGRAM, InodeNumber::ROOT)
@@ -222,6 +223,8 @@ impl Wanted {
             let next = NextDaemon::new(self.store.clone(), at.clone());
             client.start_daemons_by(move || next.start());
         }
+        let users_socket = folder_path.join(USERS_FOLDER).join(USERS_SOCKET_FILE);
+        cuesta_served::ship_beside(&client, users_socket.into_os_string().into_vec());
         let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
         let server = Server::start(client, device, &at).map_err(|error| {
             // A mount without a server would hang every process that looks at it.

@@ -190,11 +190,12 @@ impl SharedFs {
             return None;
         }
         let left = {
-            let core = self.core.lock();
+            let mut core = self.core.lock();
+            let is_mount = core.sessions.get(&session).is_some_and(|session| session.kernel.is_some());
             let is_held = core.leases.held(session, inode) == Some(LeaseMode::Write);
-            core.leases.shipped_for(inode, self.opened.elapsed()).filter(|_| !is_held)?
+            core.leases.shipped_for(inode, self.opened.elapsed(), is_mount).filter(|_| !is_held)?
         };
-        let is_sent = self.is_directory(inode) == (sends == Sends::Names);
+        let is_sent = sends == Sends::Everything || self.is_directory(inode) == (sends == Sends::Names);
         is_sent.then(|| u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
