@@ -27,7 +27,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 30;
+pub const PROTOCOL_VERSION: u32 = 31;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -520,6 +520,10 @@ pub struct Status {
     pub fences: u64,
     /// Files and directories that several sessions change, on which SharedFS performs the operations itself at present.
     pub shipped: u64,
+    /// Calls that the daemon performed since start for processes that had no session yet.
+    pub first_calls: u64,
+    /// Processes that ended after such calls and never attached.
+    pub never_attached: u64,
     /// How long requests waited for their answers since start.
     pub requests: Vec<RequestWaits>,
     /// Live sessions.

@@ -365,6 +365,11 @@ impl Leases {
         self.shipping.left(inode, now)
     }
 
+    /// A session was granted a lease. Whether SharedFS performed the operations on the inode before, and its term is over.
+    pub fn ends_term(&mut self, inode: InodeNumber, now: Duration) -> bool {
+        self.shipping.ends_term(inode, now)
+    }
+
     /// On how many inodes SharedFS performs the operations itself.
     #[must_use]
     pub fn shipped(&self, now: Duration) -> u64 {
