@@ -98,7 +98,7 @@ conform: build
 	@python3 conform/conform.py $(CUESTA) $(TARGET)/conform $(ARGUMENTS)
 
 bench: build
-	@setup/packages fio=fio git=git bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	@setup/packages fio=fio git=git /usr/sbin/nginx=nginx-light bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run $(addprefix --subject ,$(SUBJECT)) --json out/bench$(addprefix -,$(SUBJECT)).json
 	$(if $(SUBJECT),,$(CARGO) run --release -p cuesta-bench -- curves --json out/curves.json --out out)

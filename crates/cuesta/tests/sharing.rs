@@ -113,6 +113,46 @@ fn programs_that_only_name_files_attach_no_session() {
     assert!(attached(&place) > before);
 }
 
+/// `mv` renames one file and ends. `cuesta status` counts that as a first call, and `mv` as a process that never attached.
+#[test]
+fn a_shells_mv_counts_as_a_program_that_never_attached() {
+    let place = TestFolder::with_store();
+    let run = |script: &str| {
+        let ran = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+        assert_eq!(ran.status(), 0, "{script}: {}", ran.errors());
+    };
+    run("echo content >/cuesta/f");
+    let counts = || {
+        let status = status(&place);
+        ["first_calls", "never_attached"].map(|field| status[field].as_u64().unwrap())
+    };
+    let before = counts();
+    run("/bin/mv /cuesta/f /cuesta/g");
+    // The daemon sees the end of a process a moment after the process has ended.
+    let patience = Instant::now() + Duration::from_secs(60);
+    let after = loop {
+        let after = counts();
+        if after[1] > before[1] || Instant::now() > patience {
+            break after;
+        }
+        std::thread::yield_now();
+    };
+    assert!(after[0] > before[0] && after[1] == before[1] + 1, "{before:?} {after:?}");
+    let trace = place.cuesta(&["trace", "store"]).text();
+    let events: Vec<Value> = trace.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ended = events.iter().rfind(|event| event["event"] == "never_attached").expect(&trace);
+    assert!(ended["calls"].as_u64().unwrap() > 0, "{ended}");
+    let process = |event: &&Value| event["pid"] == ended["pid"];
+    let of_mv: Vec<&str> =
+        events.iter().filter(process).map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(of_mv, ["first_calls", "never_attached"]);
+    let told = place.cuesta(&["status", "store"]).text();
+    assert!(told.contains("first calls of programs without a session"), "{told}");
+    // A program that opens a file does not count: it attaches.
+    run("/bin/cat /cuesta/g >/dev/null");
+    assert_eq!(counts()[1], after[1]);
+}
+
 /// The first call of a program is a rename in the working directory, and then it does all the rest.
 #[test]
 fn a_program_goes_on_with_a_session_where_its_first_calls_were_served() {

@@ -30,6 +30,7 @@ mod protocol;
 mod ring;
 mod shares;
 
+pub use answering::first_calls::FirstCallCounter;
 pub use answering::server::{Listener, Server, StartError};
 pub use asking::beside::ship_beside;
 pub use asking::client::{Client, Holder};

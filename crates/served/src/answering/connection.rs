@@ -8,6 +8,7 @@ mod once;
 
 use crate::answering::callers::Connected;
 use crate::answering::files::File;
+use crate::answering::first_calls::Caller;
 use crate::answering::shared::Shared;
 use crate::protocol::messages::{
     Entry, Offset, PathBase, READ_BYTES_MAX, Request, Response, Subject, VERSION,
@@ -49,7 +50,8 @@ pub(crate) struct Connection<'s> {
     files: Mutex<HashMap<u64, Weak<File>>>,
     file_limit: AtomicU64,
     /// The process, or 0.
-    process: u32,
+    pub(super) process: u32,
+    pub(super) first_calls: Caller,
     peer: Arc<dyn CallingProcess>,
     /// Which caller it is, once it said so.
     caller: Mutex<Option<Arc<Connected>>>,
@@ -87,6 +89,7 @@ impl<'s> Connection<'s> {
             files: Mutex::default(),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             process,
+            first_calls: Caller::default(),
             peer,
             caller: Mutex::default(),
             reserved: Mutex::default(),

@@ -29,6 +29,7 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
         let _ending = EndOfRing(&ring);
         connection.run(&mut frames, &ring, scope)
     });
+    connection.end_first_calls();
     connection.forget_caller(!connection.is_cut.load(Ordering::Acquire));
     let ended = match ended {
         Err(FrameError::Ended(_)) if ring.get().is_some_and(Ring::is_broken) => Err(FrameError::Malformed),
@@ -101,6 +102,7 @@ impl Connection<'_> {
 
     /// Does a call, exactly once if it asks for that.
     pub(crate) fn answer_call(&self, call: Call<'_>, token: Option<OwnedFd>, in_hand: &mut InHand) -> Answer {
+        self.count_first_call(&call.request);
         match call.once {
             Some(once) => self.answer_once(once, call.request, token, in_hand),
             None => self.answer(call.request, token, in_hand),

@@ -37,6 +37,8 @@ struct Turns {
     /// The present term, or the last one.
     term: Duration,
     until: Duration,
+    /// No session has had the lease since the present term began.
+    is_shipped: bool,
 }
 
 /// The files that change hands.
@@ -65,7 +67,8 @@ impl Shipping {
                 self.inodes.clear();
             }
         }
-        let begun = Turns { since: now, count: 0, term: Duration::ZERO, until: Duration::ZERO };
+        let (term, until) = (Duration::ZERO, Duration::ZERO);
+        let begun = Turns { since: now, count: 0, term, until, is_shipped: false };
         let turns = self.inodes.entry(inode).or_insert(begun);
         if now < turns.until {
             return;
@@ -77,7 +80,7 @@ impl Shipping {
         if turns.count >= TURNS {
             let is_same_load = !turns.term.is_zero() && now < turns.until + SAME_LOAD;
             turns.term = if is_same_load { TERM_MAX.min(turns.term * 2) } else { TERM_FIRST };
-            (turns.until, turns.count) = (now + turns.term, 0);
+            (turns.until, turns.count, turns.is_shipped) = (now + turns.term, 0, true);
         }
     }
 
@@ -88,6 +91,12 @@ impl Shipping {
             turns.until += TERM_MAX - turns.term;
             turns.term = TERM_MAX;
         }
+    }
+
+    /// A session was granted a lease: whether that is the first one since the end of a term.
+    pub(super) fn ends_term(&mut self, inode: InodeNumber, now: Duration) -> bool {
+        let turns = self.inodes.get_mut(&inode).filter(|turns| turns.is_shipped && now >= turns.until);
+        turns.is_some_and(|turns| std::mem::take(&mut turns.is_shipped))
     }
 
     /// For how much longer SharedFS performs the operations on the file, if it does.
@@ -165,8 +174,10 @@ mod tests {
             // Turns within the term come from sessions that cannot ship: they do not make it longer.
             turns(&mut shipping, now, Duration::from_micros(1), TURNS);
             assert_eq!(shipping.left(FILE, now), Some(left));
+            assert!(!shipping.ends_term(FILE, now));
             now += left;
             assert_eq!(shipping.left(FILE, now), None);
+            assert!(shipping.ends_term(FILE, now) && !shipping.ends_term(FILE, now));
             terms.push(left + Duration::from_millis(1));
         }
         assert_eq!(terms[..3], [TERM_FIRST, TERM_FIRST * 2, TERM_FIRST * 4]);

@@ -77,6 +77,7 @@ impl SharedFs {
             node: session.node.map(|node| node.0),
         });
         let Counters { digested_entries, coalesced_entries, digested_bytes, .. } = &self.counters;
+        let first_calls = self.first_calls.totals();
         Ok(Status {
             store: self.superblock.store,
             medium: self.superblock.medium,
@@ -107,6 +108,8 @@ impl SharedFs {
             digested_bytes: digested_bytes.load(Ordering::Relaxed),
             fences: self.counters.fences.load(Ordering::Relaxed),
             shipped: core.leases.shipped(self.opened.elapsed()),
+            first_calls: first_calls.calls,
+            never_attached: first_calls.never_attached,
             requests: self.request_times.summary(),
             sessions: sessions.collect(),
             unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),

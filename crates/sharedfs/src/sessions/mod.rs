@@ -11,6 +11,7 @@
 //! | `openers` | which inodes are open |
 //! | `session` | one session as the daemon knows it |
 //! | `ending` | how a session ends |
+//! | `first_calls` | counts of calls of processes without a session |
 //! | `lifecycle` | sessions begin, are fenced, end, and are recovered |
 //!
 //! But for `lifecycle`, no file here knows the open store. None knows what entries mean.
@@ -18,6 +19,7 @@
 mod commit_file;
 mod control;
 mod ending;
+mod first_calls;
 mod incarnation;
 pub(crate) mod lifecycle;
 mod marks;
@@ -29,6 +31,7 @@ mod table;
 pub use commit_file::CommitFile;
 pub use control::Control;
 pub use ending::Ending;
+pub(crate) use first_calls::FirstCalls;
 pub(crate) use incarnation::{Incarnation, PageState};
 pub use lifecycle::Recovered;
 pub use marks::{MarksFile, MarksRead};

@@ -11,7 +11,7 @@ use crate::metadata::MetadataStore;
 use crate::quotas::Quotas;
 use crate::requests::Packed;
 use crate::sessions::{
-    Control, Incarnation, MarksFile, Recovered, References, SegmentPool, Session, SessionTable,
+    Control, FirstCalls, Incarnation, MarksFile, Recovered, References, SegmentPool, Session, SessionTable,
 };
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
@@ -92,6 +92,7 @@ pub struct SharedFs {
     pub(crate) totals_limit: RateLimit,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
+    pub(crate) first_calls: FirstCalls,
     pub(crate) idle_memory: IdleMemory,
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,

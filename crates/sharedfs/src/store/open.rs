@@ -17,7 +17,7 @@ use crate::leases::Leases;
 use crate::metadata::{Files, MetadataStore, Owner, Watch};
 use crate::quotas::Quotas;
 use crate::requests::Packed;
-use crate::sessions::{Incarnation, MarksFile, Recovered, References, SegmentPool, SessionTable};
+use crate::sessions::{FirstCalls, Incarnation, MarksFile, Recovered, References, SegmentPool, SessionTable};
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
 use crate::tiers::{Credits, Parts, blocks_of, medium_of_files, open_arenas, region};
@@ -134,6 +134,7 @@ impl SharedFs {
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),
+            first_calls: FirstCalls::default(),
             idle_memory: IdleMemory::default(),
             request_times: RequestTimes::default(),
             opened: Instant::now(),

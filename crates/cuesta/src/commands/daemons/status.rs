@@ -178,6 +178,12 @@ fn inside(status: &Status) -> String {
 "
         );
     }
+    if status.first_calls > 0 {
+        text += &format!(
+            "  performed {} first calls of programs without a session; {} of them ended and never attached one\n",
+            status.first_calls, status.never_attached
+        );
+    }
     if !status.sessions.is_empty() {
         let rows: Vec<Vec<String>> = status
             .sessions

@@ -72,6 +72,10 @@ pub struct Status {
     pub fences: u64,
     /// Files and directories that several sessions change, on which SharedFS performs the operations itself at present.
     pub shipped: u64,
+    /// Calls that the daemon performed since start for processes that had no session yet.
+    pub first_calls: u64,
+    /// Processes that ended after such calls and never attached.
+    pub never_attached: u64,
     /// How long requests waited for their answers since start.
     pub requests: Vec<RequestWaits>,
     /// Live sessions.

@@ -174,6 +174,9 @@ impl SharedFs {
             return Ok(Response::Shipped { term_ms });
         }
         let granted = self.lease(session, inode, mode, &ahead)?;
+        if self.core.lock().leases.ends_term(inode, self.opened.elapsed()) {
+            self.events.record(Step::Own { session, inode });
+        }
         let mut grant = self.grant(session, inode, granted, kept)?;
         if grant.as_ref().is_some_and(|grant| grant.record.mapped) {
             self.end_mapped(inode)?;

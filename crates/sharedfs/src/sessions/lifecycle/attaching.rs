@@ -66,6 +66,7 @@ impl SharedFs {
         core.sessions.insert(id, session);
         self.share_out_entries(&core.sessions);
         drop(core);
+        self.first_calls.attached(pid);
         self.events.record(Step::Attach { session: id, pid });
         Ok((SessionHandle { session: id, control }, welcome, descriptors))
     }
