@@ -52,11 +52,15 @@ pub enum Bug {
     DependenciesForgotten = 22,
     /// fsync does not wait for what the session saw of another log.
     ObservedUnsynced = 23,
+    /// SharedFS records an epoch before the disk has the logs.
+    EpochRecordedEarly = 24,
+    /// A session does not log the epoch that it works in.
+    EpochUnlogged = 25,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 25] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -80,6 +84,8 @@ impl Bug {
         Bug::CallFoldedAway,
         Bug::DependenciesForgotten,
         Bug::ObservedUnsynced,
+        Bug::EpochRecordedEarly,
+        Bug::EpochUnlogged,
     ];
 }
 

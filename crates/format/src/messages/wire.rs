@@ -16,6 +16,7 @@ pub use lease::{
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 
+use crate::durability::{Durability, DurabilityWish};
 use crate::emulation::Profile;
 use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
@@ -27,7 +28,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 30;
+pub const PROTOCOL_VERSION: u32 = 31;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -64,6 +65,8 @@ pub enum Request {
         /// The session it had with a daemon before this one, or [`SessionId::NOBODY`]. It goes on with that, under a
         /// moved generation, and counts as having anything open until its first [`Request::Resync`].
         resume: SessionId,
+        /// When its calls that ask for durability are to return.
+        durability: DurabilityWish,
     },
     /// Adds segments to the ring. Descriptors back: one a segment, in slot order, from slot `have` on; those that were
     /// granted before and did not arrive come again.
@@ -265,6 +268,9 @@ pub enum Request {
         /// At most [`ACCESSES_MAX`].
         accesses: Vec<(InodeNumber, Timestamp)>,
     },
+    /// The disk has all that had returned in the store when this was asked, by any session, when it is answered
+    /// [`Response::Done`]. From a caller without a session, too.
+    Dsync,
     /// The last call of a caller's slot that took effect and was digested. Answered [`Response::Call`].
     Call {
         /// The slot.
@@ -443,6 +449,10 @@ pub struct Welcome {
     pub commit_file_waits: u32,
     /// How long a wait for that keeps its processor awake, in microseconds.
     pub awake_us: u32,
+    /// When its calls that ask for durability return, on medium `block`.
+    pub durability: Durability,
+    /// In optimistic mode, in which time the disk has what they did, in milliseconds.
+    pub optimistic_ms_max: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.
@@ -528,6 +538,15 @@ pub struct Status {
     pub unserved: Vec<(u32, u64)>,
     /// How often one copy of the metadata was mended from the other since start.
     pub healed: u64,
+    /// When calls that ask for durability return, where a session asks for nothing else.
+    pub durability: Durability,
+    /// In which time the disk has what optimistic sessions did, in milliseconds, if the store goes by epochs.
+    pub optimistic_ms_max: Option<u32>,
+    /// How long the oldest entry of a log has waited for the disk, in milliseconds: an upper bound, if the store goes by epochs
+    /// and any waits.
+    pub unwritten_ms: Option<u64>,
+    /// The disk did not take a log: nothing is durable any more, and every `fsync` says so.
+    pub has_unwritable_log: bool,
 }
 
 /// Requests of one kind in [`Status`].
@@ -562,6 +581,8 @@ pub struct SessionStatus {
     pub leases: u64,
     /// Operations it was served.
     pub operations: u64,
+    /// When its calls that ask for durability return.
+    pub durability: Durability,
     /// The memory node its process ran on when its log last grew, where that decides where the log lies.
     pub node: Option<u32>,
 }

@@ -20,7 +20,8 @@ pub const FORMAT_VERSION: u32 = 9;
 /// | 1 | second copies of the superblock, and on medium `block` of the metadata; the store's generation ([`Opening`], [`crate::stamp`]) |
 /// | 2 | call tags in log entries, and a table of calls in the metadata ([`crate::call_tag`]) |
 /// | 3 | dependencies between logs ([`crate::dependency`]) |
-pub const FORMAT_MINOR: u32 = 3;
+/// | 4 | dependencies on epochs of the store ([`crate::epochs`]) |
+pub const FORMAT_MINOR: u32 = 4;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 

@@ -4,6 +4,7 @@
 
 #![allow(dead_code)]
 
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{Geometry, InodeNumber, StoreId};
 use cuesta_fuse::Device;
@@ -110,7 +111,8 @@ impl Mounted {
 }
 
 fn attached(socket: &Path, program: &str) -> Arc<Client> {
-    Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE).unwrap()
+    Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE, DurabilityWish::NONE)
+        .unwrap()
 }
 
 impl Drop for Mounted {

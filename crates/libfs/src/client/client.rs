@@ -21,6 +21,7 @@ use crate::sharing::dependencies::Dependencies;
 use crate::sharing::name_changes::NameChanges;
 use crate::sharing::shipped::Shipping;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::Request;
 use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId};
 use rustix::fd::OwnedFd;
@@ -79,7 +80,17 @@ impl Client {
     /// Like [`Client::attach`]. The answer brings leases on `first` and on the directories above it, which
     /// saves later questions.
     pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
-        let mut session = Session::attach(link, program, first)?;
+        Client::attach_wishing(link, program, first, DurabilityWish::NONE)
+    }
+
+    /// Like [`Client::attach_at`]. The calls of the session that ask for durability return when `wish` says.
+    pub fn attach_wishing(
+        link: Box<dyn Link>,
+        program: &str,
+        first: InodeNumber,
+        wish: DurabilityWish,
+    ) -> Result<Arc<Client>, Error> {
+        let mut session = Session::attach(link, program, first, wish)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
         let client = Arc::new(Client {
             retiring: Mutex::new(RetireRound::new(session.retired())),
@@ -123,10 +134,11 @@ impl Client {
         descriptor_floor: i32,
         program: &str,
         first: InodeNumber,
+        wish: DurabilityWish,
     ) -> Result<Arc<Client>, Error> {
         patiently(RESUME_WAIT, || {
             let link = SocketLink::connect(path, descriptor_floor)?;
-            Client::attach_at(Box::new(link), program, first)
+            Client::attach_wishing(Box::new(link), program, first, wish)
         })
     }
 

@@ -113,7 +113,8 @@ mod tests {
     use super::*;
     use cuesta_format::InodeNumber;
     use cuesta_format::{
-        Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, PersistenceDomain, SessionId, StoreId,
+        Durability, Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, PersistenceDomain,
+        SessionId, StoreId,
     };
 
     fn welcome(first: u64) -> Welcome {
@@ -130,6 +131,8 @@ mod tests {
             incarnation: 1,
             commit_file_waits: 0,
             awake_us: 0,
+            durability: Durability::Pessimistic,
+            optimistic_ms_max: 0,
             inode_first: InodeNumber(first),
             inode_count: 10,
             stand_ins: Vec::new(),

@@ -52,6 +52,11 @@ impl Client {
         (inode.shipped.is_now(Sends::Contents) && !has_lease()).then_some(&**shipper)
     }
 
+    /// Whether operations on a file are sent to SharedFS at present.
+    pub(crate) fn is_sent(&self, file: &OpenFile) -> bool {
+        self.shipper_for(file.inode_ref()).is_some()
+    }
+
     fn shipped_file(&self, file: &OpenFile) -> ShippedFile {
         let (inode, flags, writer) = (file.inode(), file.flags(), file.writer);
         ShippedFile { inode, flags, writer, limit: self.file_limit() }

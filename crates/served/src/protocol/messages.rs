@@ -12,7 +12,7 @@ use cuesta_libfs::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.
@@ -134,6 +134,8 @@ pub enum Request<'a> {
     },
     /// The disk has everything that SharedFS performed when it is answered. Answered [`Response::Done`].
     Sync,
+    /// The disk has everything that had returned in the store before this was asked. Answered [`Response::Done`].
+    Dsync,
     /// Names from the file's offset on, about so many bytes of them. Answered [`Response::Entries`].
     List {
         file: u64,
@@ -322,6 +324,7 @@ impl Request<'_> {
             | Request::SetFlags { .. }
             | Request::Fsync { .. }
             | Request::Sync
+            | Request::Dsync
             | Request::List { .. }
             | Request::Stat { .. }
             | Request::Access { .. }

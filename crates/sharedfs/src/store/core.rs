@@ -11,7 +11,7 @@ use crate::metadata::MetadataStore;
 use crate::quotas::Quotas;
 use crate::requests::Packed;
 use crate::sessions::{
-    Control, Incarnation, MarksFile, Recovered, References, SegmentPool, Session, SessionTable,
+    Control, Epochs, Incarnation, MarksFile, Recovered, References, SegmentPool, Session, SessionTable,
 };
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
@@ -69,6 +69,7 @@ pub struct SharedFs {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) incarnation: Incarnation,
     pub(crate) marks: MarksFile,
+    pub(crate) epochs: Epochs,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
     pub(crate) mapped: MappedFiles,

@@ -1,5 +1,6 @@
 //! `cuesta mkfs`.
 
+use crate::commands::programs::durability::{mode_parser, refuse_other_media};
 use crate::commands::stores::calibrate::refuse_faster;
 use crate::messages::failure::{Failure, WRONG_USAGE};
 use crate::messages::output;
@@ -12,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::emulation::Profile;
 use cuesta_format::geometry::{CONFIGURATION_FILE, DEVICE_LINK};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
+use cuesta_format::{BLOCK_BYTES, Durability, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
 use cuesta_sharedfs::trust::{self, TIER_NAME, TrustedFolder};
 use cuesta_sharedfs::{Region, SharedFs, configuration, namespace_of_device};
@@ -55,6 +56,7 @@ Examples:
   cuesta mkfs /srv/store --medium memory --checksums on
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
   cuesta mkfs /srv/store --nvm-path /dev/dax0.0
+  cuesta mkfs ~/builds --durability optimistic
   cuesta mkfs ~/slow --medium memory --emulate optane-pmm
 
 Media:
@@ -79,6 +81,9 @@ pub struct Arguments {
     /// The slower medium to play on it: a name (optane-pmm), or figures (see cuesta calibrate --help)
     #[arg(long, value_name = "PROFILE", default_value_t, hide_default_value = true)]
     emulate: Profile,
+    /// When fsync returns, on a disk: once the disk has everything, or at once (see cuesta.toml) [default: pessimistic]
+    #[arg(long, value_name = "MODE", value_parser = mode_parser())]
+    durability: Option<Durability>,
     /// Where the fast tier lies: a directory, which must not exist, or be empty; or a device of bytes (/dev/dax0.0)
     #[arg(long, value_name = "PLACE")]
     nvm_path: Option<PathBuf>,
@@ -147,7 +152,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
-    make(&store, &tier, None, superblock, arguments.emulate)?;
+    let durability = arguments.durability.unwrap_or_default();
+    if durability == Durability::Optimistic {
+        refuse_other_media(medium)?;
+    }
+    make(&store, &tier, None, superblock, (arguments.emulate, durability))?;
     let region = if medium == Medium::Pmem { Region::of(&tier) } else { None };
     tell(arguments, &store, &tier, superblock, region)?;
     if medium == Medium::Memory {
@@ -167,6 +176,10 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
             arguments.checksums == Some(Checksums::On),
             "takes no checksums of content (a file system mounted with DAX does)",
         ),
+        (
+            arguments.durability == Some(Durability::Optimistic),
+            "needs no optimistic durability: what returned survives a power loss anyway",
+        ),
         (!arguments.emulate.is_none(), "plays no other medium (a file system mounted with DAX does)"),
     ];
     if let Some((_, why)) = unfit.iter().find(|(is_so, _)| *is_so) {
@@ -175,7 +188,7 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
     device::refuse(device, &places::existing_ancestor(store.folder()), arguments.overwrite_device)?;
     let geometry = device::geometry(device, arguments.nvm)?;
     let superblock = Superblock { store: id, medium: Medium::Pmem, geometry };
-    make(store, &store.tier(), Some(device), superblock, arguments.emulate)?;
+    make(store, &store.tier(), Some(device), superblock, (arguments.emulate, Durability::default()))?;
     tell(arguments, store, device, superblock, Region::of_device_of_bytes(device))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -367,10 +380,10 @@ fn make(
     tier: &Path,
     device: Option<&Path>,
     superblock: Superblock,
-    emulate: Profile,
+    (emulate, durability): (Profile, Durability),
 ) -> Result<(), Failure> {
     let mut made = Made(Vec::new());
-    make_all(store, tier, device, superblock, emulate, &mut made)?;
+    make_all(store, tier, device, superblock, (emulate, durability), &mut made)?;
     made.0.clear();
     Ok(())
 }
@@ -380,7 +393,7 @@ fn make_all(
     tier: &Path,
     device: Option<&Path>,
     superblock: Superblock,
-    emulate: Profile,
+    (emulate, durability): (Profile, Durability),
     made: &mut Made,
 ) -> Result<(), Failure> {
     let mut folders = DirBuilder::new();
@@ -418,7 +431,7 @@ fn make_all(
         superblock.store,
         superblock.medium,
         device.unwrap_or(tier).display(),
-        configuration::template(emulate)
+        configuration::template(emulate, durability)
     );
     std::fs::write(store.configuration(), text)
         .and_then(|()| settle(store))
