@@ -20,6 +20,7 @@ pub use status::{
     Explanation, PredictorStatus, RequestWaits, SessionStatus, Status, StoreTotals, TierStatus,
 };
 
+use crate::durability::{Durability, DurabilityWish};
 use crate::emulation::Profile;
 use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
@@ -71,6 +72,8 @@ pub enum Request {
         /// The session it had with a daemon before this one, or [`SessionId::NOBODY`]. It goes on with that, under a
         /// moved generation, and counts as having anything open until its first [`Request::Resync`].
         resume: SessionId,
+        /// When its calls that ask for durability are to return.
+        durability: DurabilityWish,
     },
     /// Adds segments to the ring. Descriptors back: one a segment, in slot order, from slot `have` on; those that were
     /// granted before and did not arrive come again.
@@ -283,6 +286,9 @@ pub enum Request {
         /// At most [`ACCESSES_MAX`].
         accesses: Vec<(InodeNumber, Timestamp)>,
     },
+    /// The disk has all that had returned in the store when this was asked, by any session, when it is answered
+    /// [`Response::Done`]. From a caller without a session, too.
+    Dsync,
     /// The last call of a caller's slot that took effect and was digested. Answered [`Response::Call`].
     Call {
         /// The slot.
@@ -474,6 +480,10 @@ pub struct Welcome {
     pub lower_tiers: u8,
     /// Whole blocks of a write from which on they may go to a window, in bytes; 0: none may.
     pub stage_bytes: u32,
+    /// When its calls that ask for durability return, on medium `block`.
+    pub durability: Durability,
+    /// In optimistic mode, in which time the disk has what they did, in milliseconds.
+    pub optimistic_ms_max: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.

@@ -6,6 +6,7 @@
 
 #![allow(dead_code)]
 
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::superblock::{Medium, Superblock};
@@ -150,7 +151,9 @@ impl Mounted {
 
 /// A session that sends operations.
 fn attached(socket: &Path, program: &str) -> Arc<Client> {
-    let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE).unwrap();
+    let client =
+        Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE, DurabilityWish::NONE)
+            .unwrap();
     let users = socket.with_file_name(USERS_FOLDER).join(USERS_SOCKET_FILE);
     cuesta_served::ship_beside(&client, users.as_os_str().as_bytes().to_vec());
     client

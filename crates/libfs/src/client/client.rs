@@ -23,6 +23,7 @@ use crate::sharing::name_changes::NameChanges;
 use crate::sharing::shipped::Shipping;
 use crate::steering::destination::TIER_BELOW;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::Request;
 use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId, TierNumber};
 use rustix::fd::OwnedFd;
@@ -86,7 +87,17 @@ impl Client {
     /// Like [`Client::attach`]. The answer brings leases on `first` and on the directories above it, which
     /// saves later questions.
     pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
-        let mut session = Session::attach(link, program, first)?;
+        Client::attach_wishing(link, program, first, DurabilityWish::NONE)
+    }
+
+    /// Like [`Client::attach_at`]. The calls of the session that ask for durability return when `wish` says.
+    pub fn attach_wishing(
+        link: Box<dyn Link>,
+        program: &str,
+        first: InodeNumber,
+        wish: DurabilityWish,
+    ) -> Result<Arc<Client>, Error> {
+        let mut session = Session::attach(link, program, first, wish)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
         let steers = session.welcome.lower_tiers > 0;
         let client = Arc::new(Client {
@@ -134,10 +145,11 @@ impl Client {
         descriptor_floor: i32,
         program: &str,
         first: InodeNumber,
+        wish: DurabilityWish,
     ) -> Result<Arc<Client>, Error> {
         patiently(RESUME_WAIT, || {
             let link = SocketLink::connect(path, descriptor_floor)?;
-            Client::attach_at(Box::new(link), program, first)
+            Client::attach_wishing(Box::new(link), program, first, wish)
         })
     }
 

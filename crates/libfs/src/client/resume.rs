@@ -88,6 +88,7 @@ impl Client {
             program: self.program.to_string(),
             first: InodeNumber::NONE,
             resume: self.session.welcome.session,
+            durability: self.session.wish,
         };
         let try_once = || {
             let mut descriptors = Vec::new();

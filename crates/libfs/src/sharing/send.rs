@@ -53,6 +53,11 @@ impl Client {
         (inode.shipped.is_now(Sends::Contents) && !has_lease()).then_some(&**shipper)
     }
 
+    /// Whether operations on a file are sent to SharedFS at present.
+    pub(crate) fn is_sent(&self, file: &OpenFile) -> bool {
+        self.shipper_for(file.inode_ref()).is_some()
+    }
+
     fn shipped_file(&self, file: &OpenFile) -> ShippedFile {
         let (inode, writer) = (file.inode(), file.writer);
         let flags = file.flags() | if self.moves_no_access_times() { libc::O_NOATIME } else { 0 };

@@ -38,7 +38,8 @@ pub fn attach() -> Result<&'static Client, Failure> {
     let attached = if socket_folder::is_another_user() || addresses_are_short() {
         connecting::connect_as_user(configuration).map(Client::Served)
     } else {
-        let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
+        let Configuration { socket, wish, .. } = configuration;
+        let own = cuesta_libfs::Client::attach_to(socket, descriptor_floor(), &program, first, *wish);
         match own {
             Err(_) if socket_folder::is_of_another_user(configuration) => {
                 connecting::connect_as_user(configuration).map(Client::Served)

@@ -228,6 +228,17 @@ impl Client {
         }
     }
 
+    /// Waits until the disk has everything that had returned in the store before.
+    pub fn dsync(&self, file: &OpenFile) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => {
+                file.check_not_path()?;
+                client.dsync()
+            }
+            Client::Served(client) => client.dsync(),
+        }
+    }
+
     /// `ftruncate`.
     pub fn truncate_open(&self, file: &OpenFile, size: i64) -> Result<(), Error> {
         match self {

@@ -209,6 +209,10 @@ impl<'s> Connection<'s> {
                 self.shared.client()?.sync()?;
                 Response::Done
             }
+            Request::Dsync => {
+                self.shared.client()?.dsync()?;
+                Response::Done
+            }
             Request::Fsync { file } => {
                 let file = self.file(file)?;
                 file.client.fsync(file.open()?)?;

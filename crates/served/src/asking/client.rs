@@ -320,6 +320,11 @@ impl Client {
         self.done(&Request::Fsync { file: file.number() })
     }
 
+    /// Waits until the disk has everything that had returned in the store before.
+    pub fn dsync(&self) -> Result<(), Error> {
+        self.done(&Request::Dsync)
+    }
+
     /// Hands names to `sink`, from the file's offset on, until it takes no more.
     pub fn read_directory(
         &self,

@@ -134,6 +134,8 @@ pub enum Request<'a> {
     },
     /// The disk has everything that SharedFS performed when it is answered. Answered [`Response::Done`].
     Sync,
+    /// The disk has everything that had returned in the store before this was asked. Answered [`Response::Done`].
+    Dsync,
     /// Names from the file's offset on, about so many bytes of them. Answered [`Response::Entries`].
     List {
         file: u64,
@@ -332,6 +334,7 @@ impl Request<'_> {
             | Request::SetFlags { .. }
             | Request::Fsync { .. }
             | Request::Sync
+            | Request::Dsync
             | Request::List { .. }
             | Request::Stat { .. }
             | Request::Access { .. }

@@ -5,7 +5,7 @@
 //! ways is played by [`SendingWorld`]: which calls are sent, and how a file is opened that SharedFS makes.
 
 use super::small::small_options;
-use super::{World, done};
+use super::{World, done, optimistic};
 use crate::operations::operation::{Operation, Outcome};
 use cuesta_format::geometry::USERS_SOCKET_FILE;
 use cuesta_format::{InodeNumber, InodeRecord, LogDependency};
@@ -73,6 +73,11 @@ impl World {
     /// As [`World::open`], with a daemon that has operations sent of all files and directories which the session does not hold.
     pub fn open_shipping(directory: &Path) -> Result<World, String> {
         World::open_with(directory, Options { ship: Ship::Always, ..small_options(false) })
+    }
+
+    /// The same in optimistic mode, after a loss of power.
+    pub fn open_optimistic_shipping(directory: &Path) -> Result<World, String> {
+        World::open_with(directory, optimistic(Options { ship: Ship::Always, ..small_options(false) }))
     }
 
     /// The session sends from now on.

@@ -3,7 +3,7 @@
 use super::LeaseMode;
 use crate::emulation::Profile;
 use crate::superblock::Medium;
-use crate::{Extent, Geometry, InodeRecord, PersistenceDomain, SessionId, StoreId, TierNumber};
+use crate::{Durability, Extent, Geometry, InodeRecord, PersistenceDomain, SessionId, StoreId, TierNumber};
 use serde::{Deserialize, Serialize};
 
 /// Totals of a store.
@@ -84,6 +84,15 @@ pub struct Status {
     pub unserved: Vec<(u32, u64)>,
     /// How often one copy of the metadata was mended from the other since start.
     pub healed: u64,
+    /// When calls that ask for durability return, where a session asks for nothing else.
+    pub durability: Durability,
+    /// In which time the disk has what optimistic sessions did, in milliseconds, if the store goes by epochs.
+    pub optimistic_ms_max: Option<u32>,
+    /// How long the oldest entry of a log has waited for the disk, in milliseconds: an upper bound, if the store goes by epochs
+    /// and any waits.
+    pub unwritten_ms: Option<u64>,
+    /// The disk did not take a log: nothing is durable any more, and every `fsync` says so.
+    pub has_unwritable_log: bool,
     /// The tiers, the fast one first.
     pub tiers: Vec<TierStatus>,
     /// How often predictions of writes were right, where the store has several tiers.
@@ -135,6 +144,8 @@ pub struct SessionStatus {
     pub leases: u64,
     /// Operations it was served.
     pub operations: u64,
+    /// When its calls that ask for durability return.
+    pub durability: Durability,
     /// The memory node its process ran on when its log last grew, where that decides where the log lies.
     pub node: Option<u32>,
 }

@@ -9,7 +9,7 @@ use crate::store::{Core, SessionHandle, SharedFs, channels};
 use cuesta_format::event::Step;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::Welcome;
-use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId};
+use cuesta_format::{Durability, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -121,6 +121,8 @@ impl SharedFs {
             awake_us: self.options.awake_us,
             lower_tiers: self.arenas.tiers_count() - 1,
             stage_bytes: if self.grants_windows() { self.options.stage_bytes } else { 0 },
+            durability: Durability::Pessimistic,
+            optimistic_ms_max: self.options.optimistic_ms_max,
             inode_first,
             inode_count,
             stand_ins: self.stand_ins.named().as_os_str().as_encoded_bytes().to_vec(),
