@@ -25,6 +25,7 @@ mod operator;
 mod restart;
 mod sharing;
 mod tidy;
+mod tiers;
 mod trust;
 mod users;
 mod versions;

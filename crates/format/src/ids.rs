@@ -42,17 +42,66 @@ number! {
     LeaseGeneration(u64)
 }
 number! {
-    /// Names an arena: `arenas/arena-NNNNNN` on its tier.
-    ArenaId(u32)
+    /// Names a tier of a store, the fastest first: 0 is the fast tier.
+    TierNumber(u8)
 }
 number! {
     /// Names a log segment: `logs/seg-NNNNNN`.
     SegmentId(u32)
 }
 number! {
-    /// A byte address in the fast tier: arena number times arena size, plus the offset inside.
-    /// Always a multiple of the block size.
+    /// A byte address in the shared area. The top byte is the tier's number. Below it: the arena's index in that
+    /// tier times the arena size, plus the offset inside. Always a multiple of the block size.
     BlockAddress(u64)
+}
+
+/// Names an arena: `arenas/arena-NNNNNN` on its tier. The top byte is the tier's number, and below it is the
+/// arena's index in that tier, so that arenas of the fast tier have small numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ArenaId(pub u32);
+
+/// Bits of an arena's number that are its index in its tier.
+const ARENA_INDEX_BITS: u32 = 24;
+/// Bits of a block's address below the tier's number.
+const ADDRESS_BITS: u32 = 56;
+
+impl TierNumber {
+    /// The fast tier.
+    pub const FAST: TierNumber = TierNumber(0);
+}
+
+impl ArenaId {
+    /// The largest index there is. No tier has an arena with it.
+    pub const INDEX_MAX: u32 = (1 << ARENA_INDEX_BITS) - 1;
+
+    /// The arena with an index in a tier. An index that is too large names no arena.
+    #[must_use]
+    pub const fn new(tier: TierNumber, index: u64) -> ArenaId {
+        let index = if index > Self::INDEX_MAX as u64 { Self::INDEX_MAX } else { index as u32 };
+        ArenaId((tier.0 as u32) << ARENA_INDEX_BITS | index)
+    }
+
+    /// Its tier.
+    #[must_use]
+    pub const fn tier(self) -> TierNumber {
+        TierNumber((self.0 >> ARENA_INDEX_BITS) as u8)
+    }
+
+    /// Its index among the arenas of its tier.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0 & Self::INDEX_MAX
+    }
+}
+
+impl fmt::Display for ArenaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tier() {
+            TierNumber::FAST => write!(f, "{}", self.index()),
+            tier => write!(f, "{} of tier {tier}", self.index()),
+        }
+    }
 }
 
 impl SessionId {
@@ -77,6 +126,24 @@ impl LogPosition {
 }
 
 impl BlockAddress {
+    /// The address of a byte of a tier.
+    #[must_use]
+    pub const fn in_tier(tier: TierNumber, offset: u64) -> BlockAddress {
+        BlockAddress((tier.0 as u64) << ADDRESS_BITS | offset)
+    }
+
+    /// The tier it lies in.
+    #[must_use]
+    pub const fn tier(self) -> TierNumber {
+        TierNumber((self.0 >> ADDRESS_BITS) as u8)
+    }
+
+    /// The byte of its tier that it names.
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        self.0 & ((1 << ADDRESS_BITS) - 1)
+    }
+
     /// The address `bytes` further on.
     #[must_use]
     pub fn plus(self, bytes: u64) -> BlockAddress {

@@ -29,7 +29,7 @@ pub use dependency::LogDependency;
 pub use geometry::Geometry;
 pub use ids::{
     ArenaId, BlockAddress, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId,
-    StoreId,
+    StoreId, TierNumber,
 };
 pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
 pub use operation::Operation;

@@ -34,6 +34,7 @@ mod open_files;
 mod paths;
 mod session;
 mod sharing;
+mod steering;
 mod sync;
 
 pub use cache::access_times::{AccessTimes, When};

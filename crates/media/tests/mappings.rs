@@ -60,17 +60,20 @@ fn what_calls_write_is_seen_through_mappings_and_what_the_file_refuses_is_an_err
     let mapping = Mapping::create(&path, 2 * PAGE, Medium::Block, false).unwrap();
     let reader = Mapping::open(&path, Protection::ReadOnly, Medium::Block).unwrap();
     let open = |write| std::fs::File::options().read(true).write(write).open(&path).unwrap();
-    mapping.write_by_calls(open(true), PAGE - 3, b"called").unwrap();
+    mapping.write_by_calls(open(true), 0, PAGE - 3, b"called").unwrap();
     mapping.fence().unwrap();
     let mut bytes = [0; 6];
     reader.read(PAGE - 3, &mut bytes).unwrap();
     assert_eq!(&bytes, b"called");
-    let beyond = mapping.write_by_calls(open(true), 2 * PAGE - 3, b"called");
+    let beyond = mapping.write_by_calls(open(true), 0, 2 * PAGE - 3, b"called");
     assert!(matches!(beyond, Err(AccessError::OutOfBounds { .. })));
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * PAGE);
-    let refused = mapping.write_by_calls(open(false), 0, b"called");
+    let refused = mapping.write_by_calls(open(false), 0, 0, b"called");
     assert!(matches!(refused, Err(AccessError::Unwritten(_))), "{refused:?}");
-    assert_eq!(reader.write_by_calls(open(true), 0, b"called"), Err(AccessError::Fault(Fault { copied: 0 })));
+    assert_eq!(
+        reader.write_by_calls(open(true), 0, 0, b"called"),
+        Err(AccessError::Fault(Fault { copied: 0 }))
+    );
 }
 
 #[test]

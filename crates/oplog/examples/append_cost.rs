@@ -37,8 +37,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let page = Mapping::open(&page, Protection::ReadWrite, Medium::Memory)?;
     let salt = Salt::new(StoreId([1; 16]), SessionId(1), LogGeneration(1));
     let appender = Appender::new(Ring::new(window, geometry), salt, LogPosition(0), Arc::new(page));
-    let stamp =
-        Stamp { lease_generation: LeaseGeneration(1), debit_blocks: 1, time: Timestamp(1), tag: None };
+    let stamp = Stamp {
+        lease_generation: LeaseGeneration(1),
+        debit_blocks: 1,
+        time: Timestamp(1),
+        tag: None,
+        is_synchronous: false,
+    };
     println!(
         "{:>8} {:>12} {:>12} {:>8}   (ns, medians of {ROUNDS})",
         "bytes", "append", "bare copy", "ratio"

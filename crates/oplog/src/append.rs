@@ -16,7 +16,9 @@ use crate::order::Order;
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::call_tag::TAG_BYTES;
 use cuesta_format::control::ClientPage;
-use cuesta_format::entry::{Crc32c, EntryKind, FLAG_TAGGED, HEADER_BYTES, Header, Salt, entry_bytes};
+use cuesta_format::entry::{
+    Crc32c, EntryKind, FLAG_SYNCHRONOUS, FLAG_TAGGED, HEADER_BYTES, Header, Salt, entry_bytes,
+};
 use cuesta_format::{
     CallTag, Geometry, InodeNumber, LeaseGeneration, LogPosition, Medium, NAME_BYTES_MAX, Operation,
     SYMLINK_BYTES_MAX, Timestamp,
@@ -95,6 +97,8 @@ pub struct Stamp<'a> {
     pub time: Timestamp,
     /// The call it executes, if the caller may ask for it again; room for the tag was admitted as a part of the body.
     pub tag: Option<&'a CallTag>,
+    /// Of a write: its program is expected to wait for it soon.
+    pub is_synchronous: bool,
 }
 
 impl Stamp<'_> {
@@ -104,10 +108,11 @@ impl Stamp<'_> {
         if self.tag.is_some() { TAG_BYTES } else { 0 }
     }
 
-    /// The header's flag for it.
+    /// The header's flags for it.
     #[inline]
-    fn flag(&self) -> u8 {
-        if self.tag.is_some() { FLAG_TAGGED } else { 0 }
+    fn flags(&self) -> u8 {
+        let tagged = if self.tag.is_some() { FLAG_TAGGED } else { 0 };
+        tagged | if self.is_synchronous { FLAG_SYNCHRONOUS } else { 0 }
     }
 }
 
@@ -298,7 +303,7 @@ impl Appender {
         let body_bytes = operation.body_bytes();
         let header = Header {
             kind: operation.kind(),
-            flags: operation.flags() | stamp.flag(),
+            flags: operation.flags() | stamp.flags(),
             body_bytes: (body_bytes + stamp.tag_bytes()) as u32,
             debit_blocks: stamp.debit_blocks,
             position: reservation.position,
@@ -364,7 +369,7 @@ impl Appender {
         }
         let mut header = Header {
             kind: EntryKind::Write,
-            flags: stamp.flag(),
+            flags: stamp.flags(),
             body_bytes: (copied + stamp.tag_bytes()) as u32,
             debit_blocks: stamp.debit_blocks,
             position: reservation.position,

@@ -31,7 +31,13 @@ fn salt(generation: u64) -> Salt {
 }
 
 fn stamp() -> Stamp<'static> {
-    Stamp { lease_generation: LeaseGeneration(1), debit_blocks: 1, time: Timestamp(5), tag: None }
+    Stamp {
+        lease_generation: LeaseGeneration(1),
+        debit_blocks: 1,
+        time: Timestamp(5),
+        tag: None,
+        is_synchronous: false,
+    }
 }
 
 struct Log {

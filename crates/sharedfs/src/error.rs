@@ -3,10 +3,10 @@
 use crate::metadata::MetadataError;
 use crate::store::ConfigurationError;
 use crate::tiers::Run;
-use cuesta_format::InodeNumber;
 use cuesta_format::emulation::Profile;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_format::wire::Refusal;
+use cuesta_format::{InodeNumber, TierNumber};
 use cuesta_media::{AccessError, MediaError};
 use rustix::io::Errno;
 use std::io;
@@ -67,6 +67,17 @@ pub enum Error {
     /// The metadata store's content makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
+    /// A lower tier is not there, so neither is what lies on it.
+    #[error("tier {0} is missing: what lies there cannot be read (cuesta tier list tells why)")]
+    TierMissing(TierNumber),
+    /// A lower tier's disk does not take what is written.
+    #[error("tier {tier} takes nothing any more: {why}")]
+    TierFailed {
+        /// The tier.
+        tier: TierNumber,
+        /// Why.
+        why: String,
+    },
     /// The medium does not take blocks.
     #[error("the medium does not take {} blocks at {}", .0.blocks, .0.address)]
     Unwritable(Run),

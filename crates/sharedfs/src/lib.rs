@@ -47,4 +47,7 @@ pub use digest::policy;
 pub use error::Error;
 pub use sessions::{Control, Ending, Recovered};
 pub use store::{Options, SessionHandle, SharedFs, Ship, configuration, read_superblock, trust};
-pub use tiers::{Region, namespace_of_device, release_device, room_on_device, superblock_on_device};
+pub use tiers::{
+    LowerTier, LowerTierError, Region, create_lower_tier, is_empty_disk, namespace_of_device, release_device,
+    remove_lower_tier, room_on_device, room_on_disk, superblock_on_device,
+};

@@ -3,7 +3,7 @@
 use super::daemons::{serve, status, stop, trace};
 use super::files::{explain, quota};
 use super::programs::{doctor, mount, run, unmount};
-use super::stores::{calibrate, destroy, fsck, mkfs, scrub};
+use super::stores::{calibrate, destroy, fsck, mkfs, scrub, tier};
 use crate::messages::failure::Failure;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -32,6 +32,8 @@ pub enum Command {
     Fsck(fsck::Arguments),
     #[command(about = "Read all content, and compare it with its checksums")]
     Scrub(scrub::Arguments),
+    #[command(about = "Show the tiers of a store")]
+    Tier(tier::Arguments),
     #[command(about = "Show what users own, and limit it")]
     Quota(quota::Arguments),
     #[command(about = "Measure a medium, and how exactly it plays a slower one")]
@@ -57,6 +59,7 @@ impl Command {
             Command::Status(arguments) => status::execute(arguments),
             Command::Fsck(arguments) => fsck::execute(arguments),
             Command::Scrub(arguments) => scrub::execute(arguments),
+            Command::Tier(arguments) => tier::execute(arguments),
             Command::Quota(arguments) => quota::execute(arguments),
             Command::Calibrate(arguments) => calibrate::execute(arguments),
             Command::Explain(arguments) => explain::execute(arguments),

@@ -31,6 +31,8 @@ pub const HEADER_BYTES: usize = 64;
 
 /// Header flag of any kind: the body ends with a [`crate::CallTag`].
 pub const FLAG_TAGGED: u8 = 128;
+/// Flag of a write: its program is expected to wait for it soon (docs/design/tiers.md).
+pub const FLAG_SYNCHRONOUS: u8 = 64;
 
 /// What entries are aligned to, in bytes.
 pub const ENTRY_ALIGNMENT: usize = 64;
@@ -213,6 +215,12 @@ impl Header {
     #[must_use]
     pub fn entry_bytes(&self) -> u64 {
         entry_bytes(self.body_bytes as usize) as u64
+    }
+
+    /// Whether the program that wrote is expected to wait for it soon.
+    #[must_use]
+    pub fn is_synchronous(&self) -> bool {
+        self.flags & FLAG_SYNCHRONOUS != 0
     }
 
     /// Whether the body ends with a tag.

@@ -162,6 +162,8 @@ pub struct ClientPage {
     pub bytes_read: AtomicU64,
     /// Bytes written, for `cuesta status`.
     pub bytes_written: AtomicU64,
+    /// How often each predictor was right and wrong, for `cuesta status`.
+    pub predictions: [AtomicU64; 4],
     /// Open inodes that found no slot: while there are any, every inode may be open.
     pub open_unlisted: AtomicU64,
     /// Lock files this session has asked for: some of them may be taken away again.

@@ -1,6 +1,6 @@
 //! The sizes a store was made with, and where each thing lies: every path and offset is computed here.
 
-use crate::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, SegmentId, WRITE_BYTES_MAX};
+use crate::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, SegmentId, TierNumber, WRITE_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
 /// Sizes fixed at `mkfs`, written in the superblock.
@@ -101,7 +101,14 @@ impl Geometry {
     /// Arenas the tier has room for.
     #[must_use]
     pub fn arenas_max(&self) -> u32 {
-        u32::try_from(self.nvm_bytes / self.arena_bytes).unwrap_or(u32::MAX)
+        u32::try_from(self.nvm_bytes / self.arena_bytes).unwrap_or(u32::MAX).min(ArenaId::INDEX_MAX)
+    }
+
+    /// The sizes of an arena of a tier. Arenas of all tiers are as long as each other. Content of a lower tier
+    /// always has checksums.
+    #[must_use]
+    pub fn of_tier(self, tier: TierNumber) -> Geometry {
+        Geometry { checks_content: self.checks_content || tier != TierNumber::FAST, ..self }
     }
 
     /// Blocks of one arena.
@@ -126,19 +133,20 @@ impl Geometry {
     /// The arena an address lies in.
     #[must_use]
     pub fn arena(&self, address: BlockAddress) -> ArenaId {
-        ArenaId((address.0 / self.arena_bytes) as u32)
+        ArenaId::new(address.tier(), address.offset() / self.arena_bytes)
     }
 
     /// The address's offset in its arena.
     #[must_use]
     pub fn arena_offset(&self, address: BlockAddress) -> u64 {
-        address.0 % self.arena_bytes
+        address.offset() % self.arena_bytes
     }
 
     /// The address of block `block` of an arena.
     #[must_use]
     pub fn address(&self, arena: ArenaId, block: u32) -> BlockAddress {
-        BlockAddress(u64::from(arena.0) * self.arena_bytes + u64::from(block) * BLOCK_BYTES)
+        let offset = u64::from(arena.index()) * self.arena_bytes + u64::from(block) * BLOCK_BYTES;
+        BlockAddress::in_tier(arena.tier(), offset)
     }
 }
 
@@ -168,6 +176,8 @@ pub const METADATA_FILE: &str = "meta.redb";
 pub const METADATA_COPY_FILE: &str = "meta.copy";
 /// The folder of log segments in the tier's directory.
 pub const LOGS_FOLDER: &str = "logs";
+/// The name of what says which tier of which store a lower tier's directory is ([`crate::stamp`]).
+pub const TIER_LABEL_FILE: &str = "tier";
 /// The folder of arenas in the tier's directory.
 pub const ARENAS_FOLDER: &str = "arenas";
 /// The link to the device of bytes that segments and arenas lie on, if they do, in the tier's directory.
@@ -206,7 +216,7 @@ pub fn segment_path(segment: SegmentId) -> String {
 /// An arena's path below the tier's directory.
 #[must_use]
 pub fn arena_path(arena: ArenaId) -> String {
-    format!("{ARENAS_FOLDER}/arena-{:06}", arena.0)
+    format!("{ARENAS_FOLDER}/arena-{:06}", arena.index())
 }
 
 #[cfg(test)]
@@ -231,6 +241,21 @@ mod tests {
         let checked = Geometry { checks_content: true, ..geometry };
         assert_eq!(checked.sum_offset(address), geometry.arena_bytes + 17 * 4);
         assert_eq!(checked.arena_file_bytes(), geometry.arena_bytes + 16384 * 4);
+    }
+
+    #[test]
+    fn an_address_names_its_tier_and_the_fast_tier_has_the_numbers_it_always_had() {
+        let geometry = Geometry::default();
+        for (tier, index) in [(0, 0), (0, 3), (1, 0), (2, 70_000), (255, ArenaId::INDEX_MAX - 1)] {
+            let arena = ArenaId::new(TierNumber(tier), index.into());
+            assert_eq!((arena.tier(), arena.index()), (TierNumber(tier), index));
+            let address = geometry.address(arena, 17);
+            assert_eq!((geometry.arena(address), address.tier()), (arena, TierNumber(tier)));
+            assert_eq!(geometry.arena_offset(address), 17 * BLOCK_BYTES);
+        }
+        assert_eq!(geometry.address(ArenaId(5), 2), BlockAddress(5 * (64 << 20) + 2 * BLOCK_BYTES));
+        let nowhere = BlockAddress(geometry.arena_bytes * u64::from(u32::MAX));
+        assert_eq!(geometry.arena(nowhere).index(), ArenaId::INDEX_MAX, "of content that was lost");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::cache::file_content::FileContent;
 use crate::leases::parcel_store::ParcelItem;
 use crate::mapped::file::MappedFile;
 use crate::sharing::terms::ShippedUntil;
+use crate::steering::predictions::Predictions;
 use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
 use cuesta_format::wire::{Grant, KeptNames, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
@@ -35,6 +36,8 @@ pub(crate) struct Inode {
     pub(crate) orphaned: AtomicBool,
     /// Time of last access. It changes under a shared lock ([`crate::calls::attributes::access_times`]).
     accessed: AtomicI64,
+    /// A program synced the file since the last write.
+    pub(crate) synced: AtomicBool,
     /// Until when SharedFS performs the operations on it ([`crate::sharing::send`]).
     pub(crate) shipped: ShippedUntil,
 }
@@ -51,6 +54,8 @@ pub(crate) struct State {
     pub(crate) logged: LogPosition,
     /// Differs each time a lease fills the state.
     pub(crate) filled: u64,
+    /// What is expected of writes, where that is of use.
+    pub(crate) predictions: Predictions,
     /// It is gone: it has no name, and no file of this session is open on it. No later entry may name it.
     pub(crate) released: bool,
 }
@@ -90,6 +95,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             orphaned: AtomicBool::new(false),
             accessed: AtomicI64::new(record.accessed.0),
+            synced: AtomicBool::new(false),
             shipped: ShippedUntil::default(),
             state: RwLock::new(State {
                 lease,
@@ -98,6 +104,7 @@ impl Inode {
                 extended: None,
                 logged,
                 filled: 0,
+                predictions: Predictions::default(),
                 released: false,
             }),
         }

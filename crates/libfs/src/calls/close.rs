@@ -5,6 +5,7 @@ use crate::cache::inode::{Content, Inode};
 use crate::client::client::Client;
 use crate::errno::Error;
 use crate::open_files::open_file::OpenFile;
+use crate::steering::predictions::Counts;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::Operation;
 use rustix::fd::OwnedFd;
@@ -20,10 +21,24 @@ impl Client {
         let was_mapped = file.was_mapped.load(Ordering::Relaxed);
         self.tell_old_accesses();
         drop(file);
+        if self.steers {
+            self.settle_predictions(&inode);
+        }
         if was_mapped {
             self.unpin_if_closed(&inode);
         }
         self.release_if_closed(&inode)
+    }
+
+    /// With the last close it is known whether an fsync came.
+    #[cold]
+    fn settle_predictions(&self, inode: &Inode) {
+        if inode.opens.load(Ordering::SeqCst) == 0 {
+            let mut counts = Counts::default();
+            let synced = inode.synced.swap(false, Ordering::Relaxed);
+            inode.state.write().predictions.note_end(synced, &mut counts);
+            self.session.count_predictions(&counts);
+        }
     }
 
     /// A descriptor of the store's folder of lock files ([`cuesta_media::lock_files`]). A descriptor of an

@@ -81,6 +81,7 @@ impl<'c> Attempt<'c> {
             debit_blocks: self.debited.min(u64::from(u32::MAX)) as u32,
             time: self.now,
             tag: self.tag.as_ref(),
+            is_synchronous: false,
         }
     }
 
@@ -126,12 +127,14 @@ impl<'c> Attempt<'c> {
         inode: InodeNumber,
         offset: u64,
         data: &[UserSlice<'_>],
+        is_synchronous: bool,
     ) -> Result<Result<Appended, Fault>, Halt> {
         let admission = self.admitted()?;
         let appender = &self.client.session.appender;
         let reservation = appender.reserve(admission);
         let (void, behind) = (reservation.position(), reservation.body());
-        let outcome = appender.append_write(reservation, inode, offset, data, self.stamp());
+        let stamp = Stamp { is_synchronous, ..self.stamp() };
+        let outcome = appender.append_write(reservation, inode, offset, data, stamp);
         self.appended = Some(outcome.map_or(void, |appended| appended.end));
         if appender.is_lost(outcome.map_or(behind, |appended| appended.end)) {
             Err(Error::LogLost.into())

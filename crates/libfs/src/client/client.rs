@@ -67,6 +67,8 @@ pub struct Client {
     pub(crate) access_times: AtomicU32,
     pub(crate) accesses: Accesses,
     pub(crate) shipping: Shipping,
+    /// Writes are marked by what is expected of them, because the store has lower tiers.
+    pub(crate) steers: bool,
     /// Threads of this session may execute calls of other processes ([`crate::tagged`]).
     pub(crate) has_callers: AtomicBool,
     pub(crate) name_changes: NameChanges,
@@ -83,6 +85,7 @@ impl Client {
     pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
         let mut session = Session::attach(link, program, first)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
+        let steers = session.welcome.lower_tiers > 0;
         let client = Arc::new(Client {
             retiring: Mutex::new(RetireRound::new(session.retired())),
             truncations: Mutex::new(VecDeque::new()),
@@ -110,6 +113,7 @@ impl Client {
             access_times: AtomicU32::new(0),
             accesses: Accesses::default(),
             shipping: Shipping::default(),
+            steers,
             has_callers: AtomicBool::new(false),
             name_changes: NameChanges::default(),
         });

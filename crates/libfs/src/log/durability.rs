@@ -11,6 +11,7 @@ use crate::client::client::Client;
 use crate::errno::Error;
 use crate::open_files::open_file::OpenFile;
 use crate::sharing::shipped::ShippedChange;
+use crate::sync::Ordering;
 use cuesta_format::Medium;
 use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
@@ -36,10 +37,13 @@ impl Client {
         self.check_alive().is_ok() && !self.session.closed()
     }
 
-    /// Whether everything is durable without a wait, and the session is attached.
+    /// Whether everything is durable without a wait, the session is attached, and it need not know of an fsync.
     #[inline]
     pub fn has_nothing_to_sync(&self) -> bool {
-        self.session.welcome.medium == Medium::Memory && self.check_alive().is_ok() && !self.session.closed()
+        self.session.welcome.medium == Medium::Memory
+            && !self.steers
+            && self.check_alive().is_ok()
+            && !self.session.closed()
     }
 
     #[cold]
@@ -69,6 +73,9 @@ impl Client {
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
+        if self.steers {
+            file.inode_ref().synced.store(true, Ordering::Relaxed);
+        }
         let medium = self.session.welcome.medium;
         if medium == Medium::Block {
             // Operations that SharedFS performed for this process depend on this log. Written now, SharedFS

@@ -160,7 +160,7 @@ impl Client {
             let range = offset..offset + bytes as u64;
             let (payers, added) = self.check_mapped(attempt, file, &state, mapped, &range)?;
             attempt.charge(payers, added)?;
-            let (bytes, appended) = match attempt.append_write(inode.number, offset, data)? {
+            let (bytes, appended) = match attempt.append_write(inode.number, offset, data, false)? {
                 Ok(appended) => (bytes, appended),
                 Err(fault) if fault.copied > 0 => return Ok(MappedWrite::Less(fault.copied as u64)),
                 Err(_) => return Err(Error::Fault.into()),

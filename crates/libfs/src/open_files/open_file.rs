@@ -8,6 +8,7 @@ use crate::open_files::offset::Offset;
 use crate::open_files::open_flags::STATUS_FLAGS;
 use crate::open_files::open_handle::OpenHandle;
 use crate::paths::credentials::Writer;
+use crate::steering::read_ahead::ReadAhead;
 use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use cuesta_format::{FileKind, InodeNumber};
 use libc::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
@@ -24,6 +25,7 @@ pub struct OpenFile {
     pub(crate) writer: Writer,
     /// The inode was put into mapped mode through this file, or a write found it there.
     pub(crate) was_mapped: AtomicBool,
+    pub(crate) read_ahead: ReadAhead,
     /// The rulesets of the process that opened it allow truncation.
     pub(crate) may_truncate: bool,
 }
@@ -39,6 +41,7 @@ impl OpenFile {
             listing: Mutex::new(None),
             writer,
             was_mapped: AtomicBool::new(false),
+            read_ahead: ReadAhead::default(),
             may_truncate,
         }
     }

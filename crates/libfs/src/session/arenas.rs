@@ -31,9 +31,21 @@ pub(crate) fn doubtful(
     })
 }
 
+/// Chunks of a lower tier. With arenas of 64 MiB it has 64 TiB.
+const LOWER_CHUNKS: usize = 4096;
+
+/// The mapped arenas of a tier.
+type Tier = Box<[OnceLock<Chunk>]>;
+
+fn chunks(count: usize) -> Tier {
+    (0..count).map(|_| OnceLock::new()).collect()
+}
+
 /// The mapped arenas, found without a lock.
 pub(crate) struct Arenas {
-    chunks: Box<[OnceLock<Chunk>]>,
+    fast: Tier,
+    /// Tiers 1, 2 and so on. A tier's table is allocated when one of its arenas is first mapped.
+    lower: [OnceLock<Tier>; 8],
     pub(super) medium: Medium,
     pub(super) emulated: Option<Arc<Emulated>>,
     pub(super) mapping: Mutex<()>,
@@ -41,15 +53,18 @@ pub(crate) struct Arenas {
 
 impl Arenas {
     pub(crate) fn new(geometry: Geometry, medium: Medium, emulated: Option<Arc<Emulated>>) -> Arenas {
-        let chunks = (geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS);
-        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        Arenas { chunks, medium, emulated, mapping: Mutex::new(()) }
+        let fast = chunks((geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS));
+        let lower = std::array::from_fn(|_| OnceLock::new());
+        Arenas { fast, lower, medium, emulated, mapping: Mutex::new(()) }
     }
 
     pub(super) fn place(&self, arena: ArenaId) -> Option<&OnceLock<Mapping>> {
-        let index = arena.0 as usize;
-        self.chunks
-            .get(index / CHUNK_ARENAS)?
+        let index = arena.index() as usize;
+        let tier = match usize::from(arena.tier().0) {
+            0 => &self.fast,
+            number => self.lower.get(number - 1)?.get_or_init(|| chunks(LOWER_CHUNKS)),
+        };
+        tier.get(index / CHUNK_ARENAS)?
             .get_or_init(|| (0..CHUNK_ARENAS).map(|_| OnceLock::new()).collect())
             .get(index % CHUNK_ARENAS)
     }
@@ -57,7 +72,11 @@ impl Arenas {
     /// The arena, if it is mapped.
     #[inline]
     pub(crate) fn get(&self, arena: ArenaId) -> Option<&Mapping> {
-        let index = arena.0 as usize;
-        self.chunks.get(index / CHUNK_ARENAS)?.get()?.get(index % CHUNK_ARENAS)?.get()
+        let index = arena.index() as usize;
+        let tier = match usize::from(arena.tier().0) {
+            0 => &self.fast,
+            number => self.lower.get(number - 1)?.get()?,
+        };
+        tier.get(index / CHUNK_ARENAS)?.get()?.get(index % CHUNK_ARENAS)?.get()
     }
 }

@@ -129,6 +129,7 @@ mod tests {
             lease_generation: LeaseGeneration(1),
             incarnation: 1,
             commit_file_waits: 0,
+            lower_tiers: 0,
             awake_us: 0,
             stage_bytes: 0,
             inode_first: InodeNumber(first),

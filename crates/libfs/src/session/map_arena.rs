@@ -2,8 +2,8 @@
 
 use crate::errno::{Error, unexpected};
 use crate::session::session::Session;
-use cuesta_format::ArenaId;
 use cuesta_format::wire::{Request, Response};
+use cuesta_format::{ArenaId, Medium, TierNumber};
 use cuesta_media::{Mapping, Protection};
 
 impl Session {
@@ -23,9 +23,11 @@ impl Session {
             return Err(unexpected(&answer));
         };
         let [offset] = offsets[..] else { return Err(unexpected(&answer)) };
-        let bytes = self.geometry().arena_file_bytes();
-        let mapping = Mapping::of_file(file, offset, bytes, Protection::ReadOnly, arenas.medium, false)?;
-        if let Some(emulated) = &arenas.emulated {
+        let bytes = self.geometry().of_tier(arena.tier()).arena_file_bytes();
+        let is_fast = arena.tier() == TierNumber::FAST;
+        let medium = if is_fast { arenas.medium } else { Medium::Block };
+        let mapping = Mapping::of_file(file, offset, bytes, Protection::ReadOnly, medium, false)?;
+        if let Some(emulated) = arenas.emulated.as_ref().filter(|_| is_fast) {
             mapping.emulate(emulated);
         }
         let _ = place.set(mapping);

@@ -1,6 +1,7 @@
 //! Reading the notice page and writing the client page, apart from the positions of the log.
 
 use crate::session::session::Session;
+use crate::steering::predictions::Counts;
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::control::UNSERVED_SLOTS;
 use cuesta_format::kept_names::set_of;
@@ -34,6 +35,17 @@ impl Session {
         }
         if written > 0 {
             add(&page.bytes_written, written);
+        }
+    }
+
+    /// Adds to the counts of predictions that were right and wrong.
+    pub(crate) fn count_predictions(&self, counts: &Counts) {
+        let Counts { synchronicity, sizes } = counts;
+        let added = [synchronicity.right, synchronicity.wrong, sizes.right, sizes.wrong];
+        for (counter, added) in self.client_page.page().predictions.iter().zip(added) {
+            if added > 0 {
+                counter.fetch_add(added, Ordering::Relaxed);
+            }
         }
     }
 

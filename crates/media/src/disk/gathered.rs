@@ -97,7 +97,8 @@ pub fn flush_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Has the disk take a part of a file, without its cache being written: a flush that follows finds nothing of it to write. Where the
 /// kernel cannot do that, the flush does it all.
 pub fn write_back(file: BorrowedFd<'_>, offset: u64, bytes: u64) {
-    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let all =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: only numbers go to the kernel; no byte changes.
     let _ = unsafe { raw_syscall!(Sysno::sync_file_range, file.as_raw_fd(), offset, bytes, all) };
 }

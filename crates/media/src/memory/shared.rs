@@ -219,13 +219,19 @@ impl SharedMemory {
         Ok(Fault::check(src.len(), left)?)
     }
 
-    /// As [`SharedMemory::write_through`], for memory that is a `file` from its beginning on: by calls, which change the blocks
+    /// As [`SharedMemory::write_through`], for memory that is a `file` from its byte `begins` on: by calls, which change the blocks
     /// they write and no others ([`crate::disk::called`]).
-    pub fn write_by_calls(&self, file: impl AsFd, offset: u64, src: &[u8]) -> Result<(), AccessError> {
+    pub fn write_by_calls(
+        &self,
+        file: impl AsFd,
+        begins: u64,
+        offset: u64,
+        src: &[u8],
+    ) -> Result<(), AccessError> {
         let dst = self.writable(offset, src.len())?;
         let mut outcome = Ok(());
         let left = self.as_written(src.len(), || {
-            let (written, refused) = called::write(file.as_fd(), offset, src);
+            let (written, refused) = called::write(file.as_fd(), begins + offset, src);
             outcome = refused;
             src.len() - written
         });
@@ -303,6 +309,15 @@ impl SharedMemory {
             recorder::on_sync(written.start as *const u8, written.len());
         }
         Ok(())
+    }
+
+    /// Asks the kernel to read a part of the file ahead, without waiting. What lies outside is not read.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        let Ok(start) = self.range(offset, len as usize) else { return };
+        let inside = start as usize % rustix::param::page_size();
+        let page = start.wrapping_sub(inside).cast();
+        // SAFETY: the pages lie in this mapping, and the advice changes no byte of them.
+        let _ = unsafe { rustix::mm::madvise(page, len as usize + inside, rustix::mm::Advice::WillNeed) };
     }
 
     /// On medium `block`, has the kernel write a part that is mapped, and waits until the disk has it.

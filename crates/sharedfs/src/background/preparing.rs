@@ -70,7 +70,7 @@ impl SharedFs {
         let beyond = self.mapped.beyond();
         let space = self.space.lock();
         let lacks = self.room_in(&space, beyond) < ready;
-        let can_be_made = self.unmade(&space) > beyond;
+        let can_be_made = self.unmade_fast(&space) > beyond;
         lacking_memory(&in_use, space.allocator.nodes(), ready, lacks, can_be_made, Instant::now())
     }
 }

@@ -7,7 +7,7 @@ use crate::requests::Trouble;
 use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::wire::{DamagedContent, Response, ScrubPlace, Scrubbed};
-use cuesta_format::{BLOCK_BYTES, BlockAddress, FileKind, InodeNumber};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, FileKind, InodeNumber};
 use std::time::{Duration, Instant};
 
 /// How long content is looked at before the client is told how far it is.
@@ -26,7 +26,8 @@ impl SharedFs {
         }
         let snapshot = self.metadata.read()?;
         let (began, end) = (Instant::now(), snapshot.inodes_end()?);
-        let mut scrubbed = Scrubbed { checks_content: self.geometry().checks_content, ..Scrubbed::default() };
+        let checks_content = self.geometry().checks_content || self.arenas.tiers_count() > 1;
+        let mut scrubbed = Scrubbed { checks_content, ..Scrubbed::default() };
         let (mut place, mut suspects) = (from, Vec::new());
         while place.inode < end && began.elapsed() < SCRUB_TIME && suspects.len() < SUSPECTS_MAX {
             place = self.scrub_some(&snapshot, place, &mut scrubbed, &mut suspects)?;
@@ -88,7 +89,10 @@ impl SharedFs {
             let behind = snapshot.extents(inode, end..u64::MAX)?;
             return Ok(behind.first().map_or(next_file, |next| ScrubPlace { inode, block: next.file_block }));
         }
-        for extent in extents.iter().flat_map(|extent| split_at_arenas(&self.geometry(), extent)) {
+        // What lies on a missing tier is told with the tier.
+        let is_there = |extent: &&Extent| self.arenas.tier(extent.address.tier()).is_ok();
+        let there = extents.iter().filter(is_there);
+        for extent in there.flat_map(|extent| split_at_arenas(&self.geometry(), extent)) {
             for file_block in extent.file_block.max(block)..extent.end_block().min(end) {
                 let address = extent.address_of(file_block);
                 if !self.arenas.is_intact(address)? {

@@ -5,7 +5,7 @@ use super::log_view::{LogView, Until};
 use super::orphans::Orphans;
 use super::storage::Storage;
 use crate::Error;
-use crate::digest::place::{OutOfBlocks, Placements, Placer};
+use crate::digest::place::{FastTier, OutOfBlocks, Placements, Placer};
 use crate::leases::LoggedChange;
 use crate::metadata::{MetadataError, Snapshot, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
@@ -100,11 +100,15 @@ impl Digester {
         for _ in 0..SET_ASIDE_MAX {
             let digested = self.try_digest(storage, log, until, bytes_max);
             let Err(error) = digested else { return digested };
-            let allocator = &mut storage.space.lock().allocator;
-            allocator.abandon(&mut self.reservation);
-            let Error::Unwritable(run) = error else { return Err(error) };
-            tracing::error!(%error, "they are not used any more");
-            allocator.set_aside(run);
+            storage.space.lock().allocator.abandon(&mut self.reservation);
+            match &error {
+                Error::Unwritable(run) => {
+                    tracing::error!(%error, "they are not used any more");
+                    storage.space.lock().allocator.set_aside(*run);
+                }
+                Error::TierFailed { tier, why } => storage.fail_tier(*tier, why),
+                _ => return Err(error),
+            }
         }
         self.try_digest(storage, log, until, bytes_max)
             .inspect_err(|_| storage.space.lock().allocator.abandon(&mut self.reservation))
@@ -145,8 +149,12 @@ impl Digester {
                 },
                 Err(OutOfBlocks) => {
                     storage.space.lock().allocator.abandon(&mut self.reservation);
-                    if storage.recovering && storage.grow(log.node)?.is_some() {
+                    if storage.recovering && storage.grow_any(log.node)? {
                         continue;
+                    }
+                    if scanned.entries == 1 && storage.arenas.has_failed() {
+                        // Promises counted on a tier that failed: the entry stays in its log until there is room.
+                        return Err(Error::NoSpace);
                     }
                     if scanned.entries == 1 {
                         // The writer took more than it was granted: nothing of this entry can be kept.
@@ -256,11 +264,15 @@ impl Digester {
             log.files.sync(log.from, to)?;
             flush_claims(storage, &self.view.claims)?;
         }
+        let (has_bad, fast) = {
+            let space = storage.space.lock();
+            (space.allocator.has_unwritable(), FastTier::of(&space, storage.arenas, storage.placement))
+        };
         let is_kept = LazyCell::new(|| is_kept(storage, log, to, &self.view.claims));
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
             arenas: storage.arenas,
-            writer: ContentWriter::new(storage.geometry, storage.arenas),
+            writer: ContentWriter::new(storage.arenas),
             claims: &self.view.claims,
             before,
             space: storage.space,
@@ -269,7 +281,9 @@ impl Digester {
             near: log.node,
             may_overwrite: &|| to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged),
             recovering: storage.recovering,
-            has_bad: storage.space.lock().allocator.bad_blocks() > 0,
+            has_bad,
+            fast,
+            grow: &|tier| Ok(storage.grow(tier, None)?.is_some()),
             checks_content: storage.geometry.checks_content,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
@@ -420,6 +434,11 @@ fn apply<'a, L: Lookup>(
         return Err(Stop::Unwritten);
     }
     applied.apply(view, &operation, fields.time)?;
+    if fields.is_synchronous()
+        && let Some(file) = view.find(applied.store, fields.inode)?
+    {
+        view.node_mut(file).is_synchronous = true;
+    }
     if let Some(tag) = CallTag::of(fields, body) {
         view.calls.note(&tag, &operation);
     }

@@ -83,7 +83,7 @@ impl Digester {
         }
         remove_sessions(&mut transaction, ended)?;
         put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, reservation)?;
-        if let Some(stamps) = storage.arenas.stamps() {
+        for stamps in storage.arenas.stamps() {
             let (stamped, generation) = stamps.take_new();
             stamped.into_iter().for_each(|arena| transaction.put_written_in(arena, generation));
         }

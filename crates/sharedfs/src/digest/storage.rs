@@ -3,13 +3,14 @@
 use super::directory_changes::DirectoryChanges;
 use crate::Error;
 use crate::damage::Lost;
+use crate::digest::place::PlacementRule;
 use crate::kernel::{MappedFiles, StandIns};
 use crate::leases::LoggedChange;
 use crate::metadata::MetadataStore;
 use crate::namespace::View;
 use crate::sessions::Openers;
 use crate::tiers::{Arenas, Grown, Space};
-use cuesta_format::{Geometry, InodeNumber, LogPosition, Medium, SessionId};
+use cuesta_format::{Geometry, InodeNumber, LogPosition, Medium, SessionId, TierNumber};
 use cuesta_media::Node;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ pub struct Storage<'a> {
     pub(crate) lost: &'a Lost,
     /// Other sessions, which may have something to do with an inode.
     pub others: &'a dyn Others,
+    /// Which content goes to lower tiers.
+    pub(crate) placement: PlacementRule,
     /// Promises were made by a daemon that is gone, and the memory it had allocated for them is found by growing.
     pub recovering: bool,
 }
@@ -64,13 +67,37 @@ pub(crate) trait Others {
 }
 
 impl Storage<'_> {
-    /// Gives the arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
-    pub fn grow(&self, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
-        let grown = match self.arenas.grow(wanted) {
+    /// Gives a tier's arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
+    pub fn grow(&self, tier: TierNumber, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
+        if !self.space.lock().allocator.takes_writes(tier) {
+            return Ok(None);
+        }
+        let grown = match self.arenas.grow(tier, wanted) {
             Err(Error::NoSpace) => return Ok(None),
+            Err(error) if tier != TierNumber::FAST => {
+                self.fail_tier(tier, &error.to_string());
+                return Ok(None);
+            }
             grown => grown?,
         };
         self.space.lock().allocator.grow(&grown);
         Ok(Some(grown))
+    }
+
+    /// A lower tier's disk refused something: nothing is written there any more.
+    pub(crate) fn fail_tier(&self, tier: TierNumber, why: &str) {
+        tracing::error!(tier = tier.0, why, "a lower tier failed: it is only read from now on");
+        self.arenas.fail(tier, why);
+        self.space.lock().allocator.refuse_writes(tier);
+    }
+
+    /// Gives the first tier that can have it a step of memory more. Says whether there was one.
+    pub fn grow_any(&self, wanted: Option<Node>) -> Result<bool, Error> {
+        for tier in (0..self.arenas.tiers_count()).map(TierNumber) {
+            if self.grow(tier, wanted)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

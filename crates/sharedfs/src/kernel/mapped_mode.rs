@@ -11,7 +11,7 @@ use crate::tiers::{ContentWriter, Reservation, Run, runs_of, split_at_arenas};
 use crate::{Error, SharedFs};
 use cuesta_format::wire::Refusal;
 use cuesta_format::{
-    BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, Timestamp,
+    BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, TierNumber, Timestamp,
 };
 use cuesta_media::mapped_files;
 use cuesta_media::planted::{self, Bug};
@@ -180,7 +180,7 @@ impl SharedFs {
     /// Extents less the blocks that the medium does not take.
     fn without_bad(&self, extents: Vec<Extent>) -> Vec<Extent> {
         let allocator = &self.space.lock().allocator;
-        if allocator.bad_blocks() == 0 {
+        if !allocator.has_unwritable() {
             return extents;
         }
         let mut good: Vec<Extent> = Vec::new();
@@ -231,12 +231,14 @@ impl SharedFs {
             }
         }
         let most = u32::try_from(wanted).unwrap_or(u32::MAX);
-        Ok(self.space.lock().allocator.take(most, None, reservation))
+        let allocator = &mut self.space.lock().allocator;
+        let mut tiers = (0..allocator.tiers()).map(TierNumber);
+        Ok(tiers.find_map(|tier| allocator.take(tier, most, None, reservation)))
     }
 
     fn copy_in(&self, file: &OwnedFd, extent: &Extent) -> Result<(), Error> {
         let mut buffer = vec![0; PIECE_BYTES.min(u64::from(extent.blocks) * BLOCK_BYTES) as usize];
-        let writer = ContentWriter::new(self.geometry(), &self.arenas);
+        let writer = ContentWriter::new(&self.arenas);
         for extent in split_at_arenas(&self.geometry(), extent) {
             let (mut from, end) = (extent.file_block * BLOCK_BYTES, extent.end_block() * BLOCK_BYTES);
             let mut to = extent.address;

@@ -35,6 +35,8 @@ pub struct Node {
     pub shifted: Option<Box<Shifted>>,
     /// Something of it changed.
     pub changed: bool,
+    /// A program that wrote it waits for what it writes.
+    pub is_synchronous: bool,
     /// It is gone.
     pub removed: bool,
     /// It has no name but stays for this session, or for none in particular.
@@ -59,6 +61,7 @@ impl Node {
             extents,
             shifted: None,
             changed: before.is_none(),
+            is_synchronous: false,
             removed: false,
             holder: None,
             held_before: None,
@@ -161,6 +164,11 @@ impl View {
 
     /// The node with a number.
     #[must_use]
+    pub fn node_mut(&mut self, at: u32) -> &mut Node {
+        &mut self.nodes[at as usize]
+    }
+
+    /// A node.
     pub fn node(&self, at: u32) -> &Node {
         &self.nodes[at as usize]
     }

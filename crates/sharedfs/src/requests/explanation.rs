@@ -18,7 +18,8 @@ impl SharedFs {
         let extents = self.split(extents);
         let target = snapshot.symlink(inode)?.unwrap_or_default();
         let leases = self.core.lock().leases.holders(inode);
-        Ok(Response::Explained(Box::new(Explanation { record, extents, target, leases })))
+        let tier_names = self.tiers().into_iter().map(|tier| tier.name).collect();
+        Ok(Response::Explained(Box::new(Explanation { record, extents, tier_names, target, leases })))
     }
 }
 

@@ -68,7 +68,12 @@ impl SharedFs {
         let first = descriptors.len();
         let mut offsets = Vec::with_capacity(arenas.len());
         for &arena in arenas {
-            if arena.0 >= self.arenas.count() {
+            if let Some(why) = self.arenas.why_missing(arena.tier()) {
+                descriptors.truncate(first);
+                let missing = format!("tier {} is missing: {why}", arena.tier());
+                return Err(Trouble::Refused(Refusal::Internal(missing)));
+            }
+            if !self.arenas.tier(arena.tier()).is_ok_and(|tier| arena.index() < tier.count()) {
                 descriptors.truncate(first);
                 return Err(Trouble::Refused(Refusal::NotFound));
             }

@@ -1,9 +1,10 @@
 //! Totals of the store, for `statfs` and `cuesta status`.
 
 use crate::store::observe::Counters;
+use crate::tiers::{TierArenas, blocks_in};
 use crate::{Error, SharedFs};
-use cuesta_format::Medium;
-use cuesta_format::wire::{SessionStatus, Status, StoreTotals};
+use cuesta_format::wire::{SessionStatus, Status, StoreTotals, TierStatus};
+use cuesta_format::{Medium, TierNumber};
 use std::sync::atomic::Ordering;
 
 impl SharedFs {
@@ -35,8 +36,34 @@ impl SharedFs {
         })
     }
 
+    pub(super) fn tiers(&self) -> Vec<TierStatus> {
+        let space = self.space.lock();
+        let name_of = |number: u8| self.options.tier.iter().find(|(_, tier)| tier.number == number);
+        (0..self.arenas.tiers_count())
+            .map(|number| {
+                let tier = TierNumber(number);
+                let (name, path) = match name_of(number) {
+                    _ if tier == TierNumber::FAST => ("fast".to_owned(), self.named.display().to_string()),
+                    Some((name, lower)) => (name.clone(), lower.path.display().to_string()),
+                    None => (number.to_string(), String::new()),
+                };
+                TierStatus {
+                    number: tier,
+                    name,
+                    path,
+                    medium: self.arenas.tier(tier).map_or(Medium::Block, TierArenas::medium),
+                    blocks: self.arenas.tier(tier).map_or(0, blocks_in),
+                    blocks_used: space.allocator.used_blocks(tier),
+                    missing: self.arenas.why_missing(tier).map(str::to_owned),
+                    failed: self.arenas.why_failed(tier),
+                }
+            })
+            .collect()
+    }
+
     pub(super) fn status(&self) -> Result<Status, Error> {
         let totals = self.totals()?;
+        let tiers = self.tiers();
         let core = self.core.lock();
         let geometry = self.geometry();
         let sessions = core.sessions.values().map(|session| SessionStatus {
@@ -69,6 +96,10 @@ impl SharedFs {
             recovered_entries: self.recovered.entries,
             totals,
             healed: self.metadata.healed(),
+            tiers,
+            predictors: self
+                .counters
+                .predictions(core.sessions.values().map(|found| found.control.predictions())),
             refuses_writes: self.metadata.read_only().map(|why| why.to_string()),
             metadata_bytes: self.metadata.allocated_bytes(),
             digested_entries: digested_entries.load(Ordering::Relaxed),

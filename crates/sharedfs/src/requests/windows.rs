@@ -7,9 +7,9 @@
 
 use super::trouble::{Trouble, invalid};
 use crate::SharedFs;
-use crate::tiers::{Allocator, Reservation, Run, Windows};
+use crate::tiers::{Allocator, Reservation, Run, Windows, blocks_in};
 use cuesta_format::wire::{Refusal, Response, WINDOWS_MAX};
-use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, Medium, SessionId};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, Medium, SessionId, TierNumber};
 use cuesta_media::Node;
 use std::os::fd::OwnedFd;
 
@@ -23,6 +23,8 @@ const WINDOW_PART: u64 = 64;
 const BLOCKS_MOST: u64 = 16 << 10;
 /// Blocks for which memory is made while a session waits: 4 MiB.
 const BLOCKS_READY: u64 = 1 << 10;
+/// Steps of memory that are made for that at most.
+const STEPS_MOST: usize = 8;
 /// Least staged writes that a window of a small tier has room for.
 const WRITES_LEAST: u64 = 4;
 /// Free runs that are looked at for one that is long enough.
@@ -53,7 +55,12 @@ impl SharedFs {
         let wanted = self.blocks_of_window(session, u64::from(blocks));
         // Memory takes its time: the session gets what there is, and asks again.
         let ready = wanted.min(BLOCKS_READY);
-        while ready > 0 && self.room() < ready && self.grow(node, || self.room() >= ready)? {}
+        let is_ready = || self.space.lock().allocator.free_blocks_in(TierNumber::FAST) >= ready;
+        for _ in 0..STEPS_MOST {
+            if is_ready() || !self.grow(node, is_ready)? {
+                break;
+            }
+        }
         let Some(run) = self.take_window(wanted, node) else { return Ok(NONE) };
         match self.grant_window(session, run) {
             Ok(file) => {
@@ -75,13 +82,13 @@ impl SharedFs {
 
     /// How many blocks the next window of a session has, if it asks for so many; 0: it gets none.
     fn blocks_of_window(&self, session: SessionId, blocks: u64) -> u64 {
-        let tier = self.blocks_at_most();
-        let beyond = self.mapped.beyond();
+        let tier = blocks_in(self.arenas.fast());
         let space = self.space.lock();
+        let free = space.allocator.free_blocks_in(TierNumber::FAST) + self.unmade_fast(&space);
         let least = self.blocks_least();
         let wanted = blocks.min(BLOCKS_MOST).min((tier / WINDOW_PART).max(WRITES_LEAST * least));
         let is_granted = wanted >= least
-            && self.room_at_most(&space, beyond) > tier / PLENTY_PART
+            && free.saturating_sub(space.credits.outstanding()) > tier / PLENTY_PART
             && space.windows.held() + wanted <= tier / HELD_PART
             && space.windows.count(session) < WINDOWS_MAX;
         if is_granted { wanted } else { 0 }
@@ -129,7 +136,7 @@ fn longest_run(allocator: &mut Allocator, most: u32, node: Option<Node>) -> Opti
     let mut tried = Reservation::default();
     let mut longest: Option<Run> = None;
     for _ in 0..RUNS_TRIED {
-        let Some(run) = allocator.take(most, node, &mut tried) else { break };
+        let Some(run) = allocator.take(TierNumber::FAST, most, node, &mut tried) else { break };
         if longest.is_none_or(|longest| run.blocks > longest.blocks) {
             longest = Some(run);
         }

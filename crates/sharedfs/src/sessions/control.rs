@@ -227,6 +227,17 @@ impl Control {
         word!(self.client, atomic_u64, ClientPage.operations).load(Ordering::Relaxed)
     }
 
+    /// How often the session says that its predictors were right and wrong.
+    #[must_use]
+    pub fn predictions(&self) -> [u64; 4] {
+        let mut bytes = [0; 4 * size_of::<u64>()];
+        if self.client.read(offset_of!(ClientPage, predictions) as u64, &mut bytes).is_err() {
+            return [0; 4];
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        std::array::from_fn(|at| u64::from_ne_bytes(words[at]))
+    }
+
     /// Calls that the session says it could not be served, by system call number.
     #[must_use]
     pub fn unserved(&self) -> [u32; UNSERVED_SLOTS] {

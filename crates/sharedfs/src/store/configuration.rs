@@ -1,10 +1,11 @@
 //! `cuesta.toml`: every threshold of the daemon is a line here, with its default.
 
 use crate::metadata::CACHE_BYTES;
-use crate::tiers::Region;
-use cuesta_format::{BLOCK_BYTES, PersistenceDomain};
+use crate::tiers::{LowerTier, Region};
 use cuesta_format::emulation::Profile;
+use cuesta_format::{BLOCK_BYTES, PersistenceDomain};
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -14,6 +15,8 @@ const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
 const USER_MESSAGE_BYTES_LEAST: u64 = 18 << 20;
 /// redb wants some pages at hand.
 const METADATA_CACHE_BYTES_LEAST: u64 = 1 << 20;
+/// Tiers that a store may have below the fast one.
+const TIERS_BELOW_MAX: usize = 8;
 /// A lease that is taken away before its holder could use it once is of no use. No session waits longer for
 /// another's lease.
 const LEASE_HOLD_US: RangeInclusive<u64> = 200..=100_000;
@@ -57,8 +60,14 @@ pub struct Options {
     pub emulate: Profile,
     /// Where stores to persistent memory are durable.
     pub persistence_domain: Domain,
+    /// Runs of content that are as long go to the tier below the fast one.
+    pub large_run_bytes: u64,
+    /// While the fast tier is fuller than this, in percent, shorter runs go there, too.
+    pub nearly_full_percent: u8,
     /// Limits of one other user.
     pub users: UserLimits,
+    /// The tiers below the fast one, by what people call them.
+    pub tier: BTreeMap<String, LowerTier>,
 }
 
 /// How much of the daemon one user may have that is neither the store's own nor root. All of them together may have
@@ -158,7 +167,10 @@ impl Default for Options {
             await_sessions: true,
             emulate: Profile::default(),
             persistence_domain: Domain::Auto,
+            large_run_bytes: 1 << 20,
+            nearly_full_percent: 90,
             users: UserLimits::default(),
+            tier: BTreeMap::new(),
         }
     }
 }
@@ -206,7 +218,10 @@ pub fn template(emulate: Profile) -> String {
         await_sessions,
         emulate: default_emulate,
         persistence_domain: _,
+        large_run_bytes,
+        nearly_full_percent,
         users: UserLimits { connections, open_files, message_bytes, message_seconds },
+        tier: _,
     } = Options::default();
     let mark = if emulate == default_emulate { "# " } else { "" };
     format!(
@@ -277,6 +292,11 @@ pub fn template(emulate: Profile) -> String {
          # written back (ADR), \"cpu_cache\", so that they need not be (eADR), or \"auto\": as the kernel says.\n\
          # persistence_domain = \"auto\"\n\
          \n\
+         # With lower tiers ([tier.NAME], cuesta mkfs --tier): runs of content of so many bytes go to the tier below the fast one,\n\
+         # and runs of a sixteenth while the fast tier is fuller than so many percent.\n\
+         # large_run_bytes = {large_run_bytes}\n\
+         # nearly_full_percent = {nearly_full_percent}\n\
+         \n\
          # How much of the daemon a user that is neither the store's own nor root may have: processes served at once, open\n\
          # files, bytes of messages on their way, and how many seconds a message may be on its way. All of them together may\n\
          # have four times as much, and of the daemon's descriptors half.\n\
@@ -288,7 +308,46 @@ pub fn template(emulate: Profile) -> String {
     )
 }
 
+/// Lower tiers are numbered from 1 on, without gaps.
+fn check_tiers(tiers: &BTreeMap<String, LowerTier>) -> Result<(), String> {
+    let mut numbers: Vec<u8> = tiers.values().map(|tier| tier.number).collect();
+    numbers.sort_unstable();
+    if tiers.len() > TIERS_BELOW_MAX || !numbers.iter().copied().eq(1..=tiers.len() as u8) {
+        return Err(format!(
+            "the tiers of [tier.NAME] have the numbers {numbers:?}: they must be 1, 2 and so on, up to {TIERS_BELOW_MAX}"
+        ));
+    }
+    match tiers.iter().find(|(_, tier)| !tier.path.is_absolute()) {
+        Some((name, _)) => Err(format!("the path of [tier.{name}] must begin with /")),
+        None => Ok(()),
+    }
+}
+
+/// The lines of `cuesta.toml` that name lower tiers.
+#[must_use]
+pub fn tiers_template(tiers: &BTreeMap<String, LowerTier>) -> String {
+    let mut text = String::new();
+    let mut ordered: Vec<_> = tiers.iter().collect();
+    ordered.sort_by_key(|(_, tier)| tier.number);
+    for (name, LowerTier { number, path, bytes }) in ordered {
+        let path = toml::Value::String(path.display().to_string());
+        text += &format!(
+            "\n# A lower tier: its number (1 is right below the fast tier), its folder, and bytes of content it may hold.\n\
+             [tier.{name}]\nnumber = {number}\npath = {path}\nbytes = {bytes}\n"
+        );
+    }
+    text
+}
+
 impl Options {
+    /// The tiers below the fast one, in their order.
+    #[must_use]
+    pub fn lower_tiers(&self) -> Vec<LowerTier> {
+        let mut tiers: Vec<LowerTier> = self.tier.values().cloned().collect();
+        tiers.sort_by_key(|tier| tier.number);
+        tiers
+    }
+
     /// Reads `path`; a missing file means the defaults.
     pub fn load(path: &Path) -> Result<Options, ConfigurationError> {
         match std::fs::read_to_string(path) {
@@ -321,7 +380,13 @@ impl Options {
             let (least, most) = (LEASE_HOLD_US.start(), LEASE_HOLD_US.end());
             return Err(format!("lease_hold_us must be from {least} to {most}"));
         }
+        if options.large_run_bytes < BLOCK_BYTES || options.nearly_full_percent > 100 {
+            return Err(format!(
+                "large_run_bytes must be {BLOCK_BYTES} at least, and nearly_full_percent 100 at most"
+            ));
+        }
         options.users.check()?;
+        check_tiers(&options.tier)?;
         Ok(options)
     }
 }
@@ -340,8 +405,21 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 22);
+        assert_eq!(uncommented.lines().count(), 24);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn lower_tiers_are_read_as_they_are_written_and_have_numbers_without_gaps() {
+        let tier = |number, path: &str| LowerTier { number, path: path.into(), bytes: 5 << 30 };
+        let tiers: BTreeMap<String, LowerTier> =
+            [("ssd".into(), tier(1, "/mnt/a \"b\"")), ("hdd".into(), tier(2, "/mnt/c"))].into();
+        let options = Options::parse(&(template(Profile::default()) + &tiers_template(&tiers))).unwrap();
+        assert_eq!((options.tier, tiers_template(&BTreeMap::new())), (tiers, String::new()));
+        let two = tiers_template(&[("disk".into(), tier(2, "/mnt"))].into());
+        assert!(Options::parse(&two).unwrap_err().contains("must be 1, 2"));
+        let relative = tiers_template(&[("disk".into(), tier(1, "mnt"))].into());
+        assert!(Options::parse(&relative).unwrap_err().contains("[tier.disk]"));
     }
 
     #[test]

@@ -57,6 +57,8 @@ impl Core {
 /// An open store.
 pub struct SharedFs {
     pub(crate) tier: PathBuf,
+    /// The same by a path that other processes know.
+    pub(crate) named: PathBuf,
     pub(crate) parts: Arc<Parts>,
     pub(crate) superblock: Superblock,
     /// As its copies say it, with the opening this is.

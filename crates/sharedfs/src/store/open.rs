@@ -20,9 +20,7 @@ use crate::requests::Packed;
 use crate::sessions::{Incarnation, MarksFile, Recovered, References, SegmentPool, SessionTable};
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
-use crate::tiers::{
-    ArenaStamps, Arenas, Credits, Needed, Parts, lost_arenas, medium_of_files, mend_arenas, region,
-};
+use crate::tiers::{Credits, Parts, blocks_of, medium_of_files, open_arenas, region};
 use cuesta_format::Medium;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::session_table::TableHead;
@@ -88,24 +86,22 @@ impl SharedFs {
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(&parts, &geometry, &owned, &nodes)?;
-        let written_in = metadata.read()?.arenas_written_in()?;
-        let needed = Needed { store: superblock.store, written_in: &written_in };
-        mend_arenas(tier, &geometry, &needed, &lost_arenas(&parts, &geometry, &needed)?)?;
-        let arenas = Arenas::open(&parts, geometry, medium, &nodes)?;
-        let generation = superblocks.opening.generation + 1;
-        arenas.stamp(ArenaStamps::new(superblock.store, generation, &geometry));
+        let generation = Some(superblocks.opening.generation + 1);
+        let arenas =
+            open_arenas(&parts, &superblock, &metadata.read()?, &options.lower_tiers(), &nodes, generation)?;
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
             table.emulate(emulated);
-            arenas.emulate(emulated);
+            arenas.fast().emulate(emulated);
         }
         let (allocator, windows) = load_allocator(&metadata, &arenas, geometry, &occupied)?;
-        let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
+        let credits = Credits::new(blocks_of(&arenas));
         let next_session = table.head().next_session;
         let stand_ins = StandIns::open(tier, named)?;
         let quotas = Quotas::open(&metadata.read()?)?;
         let mut shared = SharedFs {
             tier: tier.to_owned(),
+            named: named.to_owned(),
             parts,
             superblock,
             superblocks: Mutex::new(superblocks),
@@ -132,7 +128,7 @@ impl SharedFs {
                 next_session,
             }),
             controls: Mutex::default(),
-            space: Mutex::new(Space { allocator, credits: Credits::new(blocks), windows }),
+            space: Mutex::new(Space { allocator, credits, windows }),
             quotas: Mutex::new(quotas),
             totals_limit: RateLimit::default(),
             events: Events::new(options.trace_events as usize),

@@ -5,13 +5,13 @@ use cuesta_format::{BLOCK_BYTES, Extent, Geometry};
 
 /// An extent cut where arenas end: neighbouring arenas have neighbouring addresses, but each is mapped alone.
 pub fn split_at_arenas(geometry: &Geometry, extent: &Extent) -> impl Iterator<Item = Extent> + use<> {
-    let arena_bytes = geometry.arena_bytes;
+    let geometry = *geometry;
     let mut rest = *extent;
     std::iter::from_fn(move || {
         if rest.blocks == 0 {
             return None;
         }
-        let room = (arena_bytes - rest.address.0 % arena_bytes) / BLOCK_BYTES;
+        let room = (geometry.arena_bytes - geometry.arena_offset(rest.address)) / BLOCK_BYTES;
         let blocks = u64::from(rest.blocks).min(room) as u32;
         let part = Extent { blocks, ..rest };
         rest = Extent {

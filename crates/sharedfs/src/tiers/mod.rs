@@ -1,4 +1,4 @@
-//! The fast tier: arenas, which blocks of them are in use, and how many each session was promised.
+//! The tiers: arenas, which blocks of them are in use, and how many each session was promised.
 //!
 //! | room | idea |
 //! |---|---|
@@ -22,13 +22,17 @@ mod windows;
 
 pub use blocks::{Allocator, Bitmap, Credits, Reservation, Run, Space};
 pub use device::{
-    Part, Parts, Region, medium_of_files, namespace_of_device, release_device, room_on_device,
-    superblock_on_device,
+    Part, Parts, Region, is_empty_disk, medium_of_files, namespace_of_device, release_device, room_on_device,
+    room_on_disk, superblock_on_device,
 };
 pub(crate) use device::{claim_device, region};
 pub use extents::{runs_of, split_at_arenas};
-pub(crate) use memory::{ArenaStamps, Needed, lost_arenas, mend_arenas};
-pub use memory::{Arenas, ContentWriter, Grown, LostArena};
+pub(crate) use memory::open_arenas;
+pub use memory::{
+    Arenas, ContentWriter, Grown, LostArena, LowerTier, LowerTierError, TierArenas, create_lower_tier,
+    remove_lower_tier,
+};
+pub(crate) use memory::{Needed, lost_arenas};
 pub(crate) use placement::{SpareSegments, lacking_memory};
-pub(crate) use room::METADATA_SLACK_BYTES;
+pub(crate) use room::{METADATA_SLACK_BYTES, blocks_in, blocks_of};
 pub(crate) use windows::{Claims, Windows, window_rest};

@@ -1,7 +1,10 @@
-//! Room: how many blocks may be promised now, or once all memory the tier can have is made.
+//! Room: how many blocks may be promised now, or once all memory the tiers can have is made. A promise is kept by
+//! any tier.
 
 use crate::tiers::blocks::Space;
+use crate::tiers::memory::{Arenas, TierArenas};
 use crate::{Error, SharedFs};
+use cuesta_format::TierNumber;
 use cuesta_format::event::Step;
 use cuesta_media::Node;
 
@@ -32,18 +35,22 @@ impl SharedFs {
         (space.allocator.free_blocks() + self.unmade(space)).saturating_sub(beyond)
     }
 
-    /// Blocks of the tier that no arena has memory for.
+    /// Blocks of the tiers that no arena has memory for.
     pub(crate) fn unmade(&self, space: &Space) -> u64 {
-        self.blocks_at_most().saturating_sub(space.allocator.made_blocks())
+        self.arenas.tiers().map(|tier| unmade_in(tier, space)).sum()
     }
 
-    /// Blocks of the tier.
+    /// Blocks of the fast tier that no arena has memory for.
+    pub(crate) fn unmade_fast(&self, space: &Space) -> u64 {
+        unmade_in(self.arenas.fast(), space)
+    }
+
+    /// Blocks of the tiers that are there.
     pub(crate) fn blocks_at_most(&self) -> u64 {
-        let geometry = self.geometry();
-        u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
+        blocks_of(&self.arenas)
     }
 
-    /// Gives the arenas one step of memory more, of a node if one is named, unless there is enough meanwhile.
+    /// Gives the arenas of the first tier that can have it one step of memory more, of a node if one is named, unless there is enough meanwhile.
     /// Makes room in the metadata store first, for the records of it. Says whether there is enough.
     pub(crate) fn grow(&self, node: Option<Node>, is_enough: impl Fn() -> bool) -> Result<bool, Error> {
         self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
@@ -56,10 +63,31 @@ impl SharedFs {
         if beyond > 0 && self.unmade(&self.space.lock()) <= beyond {
             return Ok(false);
         }
-        let Some(grown) = self.storage().grow(node)? else { return Ok(false) };
-        if grown.blocks.start == 0 {
-            self.events.record(Step::Allocate { arena: grown.arena });
+        for tier in (0..self.arenas.tiers_count()).map(TierNumber) {
+            let Some(grown) = self.storage().grow(tier, node)? else { continue };
+            if grown.blocks.start == 0 {
+                self.events.record(Step::Allocate { arena: grown.arena });
+            }
+            return Ok(true);
         }
-        Ok(true)
+        Ok(false)
     }
+}
+
+/// Blocks of a tier.
+pub(crate) fn blocks_in(tier: &TierArenas) -> u64 {
+    let geometry = tier.geometry();
+    u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
+}
+
+fn unmade_in(tier: &TierArenas, space: &Space) -> u64 {
+    if !space.allocator.takes_writes(tier.number()) {
+        return 0;
+    }
+    blocks_in(tier).saturating_sub(space.allocator.made_blocks(tier.number()))
+}
+
+/// Blocks of all tiers that are there.
+pub(crate) fn blocks_of(arenas: &Arenas) -> u64 {
+    arenas.tiers().map(blocks_in).sum()
 }

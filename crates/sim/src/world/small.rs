@@ -46,7 +46,7 @@ pub fn create_on(medium: Medium, directory: &Path, geometry: Geometry) -> Result
 /// Checks a store that no process has open.
 pub fn fsck(directory: &Path) -> Result<(), String> {
     let report = check::check(directory, check::Mode::Report).map_err(|error| format!("fsck: {error}"))?;
-    let damaged = check::check_content(directory).map_err(|error| format!("fsck: {error}"))?;
+    let damaged = check::check_content(directory, &[]).map_err(|error| format!("fsck: {error}"))?;
     if !damaged.is_empty() {
         return Err(format!("fsck: {damaged:?}"));
     }

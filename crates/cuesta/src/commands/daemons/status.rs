@@ -8,7 +8,7 @@ use crate::messages::system_calls;
 use crate::stores::mounts;
 use crate::stores::store::Store;
 use cuesta_format::emulation::{Figure, Profile};
-use cuesta_format::wire::{Request, Response, SessionStatus, Status};
+use cuesta_format::wire::{PredictorStatus, Request, Response, SessionStatus, Status};
 use cuesta_format::{BLOCK_BYTES, Medium};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -96,6 +96,20 @@ fn as_text(store: &Store, status: &Status) -> String {
         status.medium,
         survival(status.medium),
     );
+    for tier in status.tiers.iter().filter(|_| status.tiers.len() > 1) {
+        text += &match &tier.missing {
+            None => format!(
+                "  tier {}: {} of {}\n",
+                tier.name,
+                human(tier.blocks_used * BLOCK_BYTES),
+                human(tier.blocks * BLOCK_BYTES)
+            ),
+            Some(why) => {
+                let missing = output::heading("missing:");
+                format!("  tier {} {missing} what lies there cannot be read: {why}\n", tier.name)
+            }
+        };
+    }
     if let Some(at) = mounts::place_of(store) {
         text += &format!("  mounted at {}\n", at.display());
     }
@@ -156,6 +170,7 @@ fn inside(status: &Status) -> String {
         human(status.digested_bytes),
         status.fences,
     );
+    text += &predictors(status);
     if status.shipped > 0 {
         let shared = format!("{} files and directories", status.shipped);
         text += &format!(
@@ -193,6 +208,21 @@ fn inside(status: &Status) -> String {
         text += &output::table(&["asked by programs", "times", "mean wait", "99 %", "longest"], &rows);
     }
     text
+}
+
+/// How often the predictors were right, once they predicted something.
+fn predictors(status: &Status) -> String {
+    let PredictorStatus { synchronous_right, synchronous_wrong, large_right, large_wrong } =
+        status.predictors;
+    let rows = [
+        ("a program waits for it soon", synchronous_right, synchronous_wrong),
+        ("it is large and stays so", large_right, large_wrong),
+    ];
+    let told = rows.iter().filter(|(_, right, wrong)| right + wrong > 0).map(|(what, right, wrong)| {
+        let percent = *right as f64 * 100.0 / (right + wrong) as f64;
+        format!("  predictions of writes that {what}: {percent:.1} % right of {}\n", right + wrong)
+    });
+    told.collect()
 }
 
 /// The figures of a medium that is played.

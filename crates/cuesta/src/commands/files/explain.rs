@@ -7,7 +7,7 @@ use crate::messages::output;
 use crate::messages::size::human;
 use crate::stores::mounts;
 use cuesta_format::wire::{Explanation, LeaseMode, Refusal, Request, Response};
-use cuesta_format::{BLOCK_BYTES, FileKind};
+use cuesta_format::{BLOCK_BYTES, Extent, FileKind};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -72,16 +72,20 @@ fn kind(mode: u32) -> &'static str {
     }
 }
 
+fn tier_name<'n>(names: &'n [String], extent: &Extent) -> &'n str {
+    names.get(usize::from(extent.address.tier().0)).map_or("unknown", String::as_str)
+}
+
 fn as_json(explanation: &Explanation) -> serde_json::Value {
-    let Explanation { record, extents, target, leases } = explanation;
+    let Explanation { record, extents, tier_names, target, leases } = explanation;
     json!({
         "kind": kind(record.mode),
         "record": record,
         "extents": extents.iter().map(|extent| json!({
             "file_offset": extent.file_block * BLOCK_BYTES,
             "bytes": u64::from(extent.blocks) * BLOCK_BYTES,
-            "tier": "nvm",
-            "address": extent.address.0,
+            "tier": tier_name(tier_names, extent),
+            "address": extent.address.offset(),
         })).collect::<Vec<_>>(),
         "target": (!target.is_empty()).then(|| String::from_utf8_lossy(target)),
         "leases": leases.iter().map(|(session, mode)| json!({
@@ -92,7 +96,7 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
 }
 
 fn as_text(path: &Path, explanation: &Explanation) -> String {
-    let Explanation { record, extents, target, leases } = explanation;
+    let Explanation { record, extents, tier_names, target, leases } = explanation;
     let mut text = format!(
         "{}\n  {}, inode {}, mode {:04o}, owner {}:{}, {} link{}\n",
         output::heading(&path.display().to_string()),
@@ -121,8 +125,8 @@ fn as_text(path: &Path, explanation: &Explanation) -> String {
                 vec![
                     (extent.file_block * BLOCK_BYTES).to_string(),
                     human(bytes),
-                    "nvm".into(),
-                    format!("{:#x}", extent.address.0),
+                    tier_name(tier_names, extent).to_owned(),
+                    format!("{:#x}", extent.address.offset()),
                 ]
             })
             .collect();

@@ -14,8 +14,10 @@ use cuesta_format::geometry::{
     CONFIGURATION_FILE, IDENTITY_FILE, LOCK_FILE, SOCKET_FILE, SUPERBLOCK_FILE, USERS_FOLDER,
 };
 use cuesta_format::wire::{Request, Response};
-use cuesta_sharedfs::read_superblock;
-use cuesta_sharedfs::trust::{Freed, Purpose, TIER_NAME, TrustError, TrustedFolder, TrustedStore, free_tier};
+use cuesta_sharedfs::trust::{
+    self, Freed, Purpose, TIER_NAME, TrustError, TrustedFolder, TrustedStore, free_tier,
+};
+use cuesta_sharedfs::{Options, read_superblock, remove_lower_tier};
 use serde_json::json;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -58,6 +60,8 @@ struct Removed {
     daemon: Option<u32>,
     unmounted: Vec<PathBuf>,
     tier: Option<PathBuf>,
+    /// Folders of lower tiers that were emptied.
+    lower: Vec<PathBuf>,
     freed: Freed,
     /// Files there that are no part of the store.
     left: Vec<PathBuf>,
@@ -97,6 +101,8 @@ fn destroy(arguments: &Arguments, store: &Store) -> Result<Removed, Failure> {
         refuse_while_used(store, &mounted)?;
     }
     confirm(arguments, store.folder())?;
+    // A configuration that cannot be read keeps no store from being removed.
+    let lower = Options::load(&store.configuration()).map(|options| options.tier).unwrap_or_default();
     for at in mounted {
         cuesta_fuse::unmount(&at, true).map_err(|error| Failure::on(&at, error))?;
         removed.unmounted.push(at);
@@ -105,6 +111,7 @@ fn destroy(arguments: &Arguments, store: &Store) -> Result<Removed, Failure> {
     become_owner(store.folder())?;
     let fail = |error: &dyn std::fmt::Display| Failure::on(store.folder(), error);
     let us = rustix::process::geteuid().as_raw();
+    let id = TrustedFolder::open(store.folder(), us).ok().and_then(|folder| trust::store_of(&folder));
     match TrustedStore::open(store.folder(), Purpose::Look) {
         Ok(trusted) => {
             let _lock = locking::take(store, &trusted).map_err(|error| in_use(store, &error))?;
@@ -125,6 +132,13 @@ fn destroy(arguments: &Arguments, store: &Store) -> Result<Removed, Failure> {
             remove_without_tier(store, us, &mut removed)?;
         }
         Err(error) => return Err(fail(&error)),
+    }
+    for tier in lower.into_values() {
+        match id.map(|id| remove_lower_tier(id, &tier)) {
+            Some(Ok(())) => removed.lower.push(tier.path),
+            // A folder that is not this store's is left alone.
+            Some(Err(_)) | None => removed.left.push(tier.path),
+        }
     }
     Ok(removed)
 }
@@ -242,6 +256,7 @@ fn as_json(folder: &Path, removed: &Removed) -> String {
         "stopped_daemon": removed.daemon,
         "unmounted": removed.unmounted.iter().map(path).collect::<Vec<_>>(),
         "fast_tier": removed.tier.as_ref().map(path),
+        "lower_tiers": removed.lower.iter().map(path).collect::<Vec<_>>(),
         "freed_bytes": removed.freed.bytes,
         "released_device": removed.freed.device.as_ref().map(path),
         "left": removed.left.iter().map(path).collect::<Vec<_>>(),
@@ -261,6 +276,9 @@ fn as_text(folder: &Path, removed: &Removed) -> String {
     match &removed.tier {
         Some(tier) => text += &format!(": {} freed in {}\n", human(removed.freed.bytes), tier.display()),
         None => text += " (it had no fast tier any more)\n",
+    }
+    for path in &removed.lower {
+        text += &format!("removed its lower tier in {}\n", path.display());
     }
     if let Some(device) = &removed.freed.device {
         text += &format!("{} holds no store any more\n", device.display());

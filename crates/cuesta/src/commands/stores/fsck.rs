@@ -6,9 +6,9 @@ use crate::messages::output;
 use crate::stores::locking;
 use crate::stores::store::Store;
 use cuesta_format::superblock::SuperblockError;
-use cuesta_sharedfs::Error;
-use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check, check_content, told};
+use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check_content, check_tiers, told};
 use cuesta_sharedfs::trust::Purpose;
+use cuesta_sharedfs::{Error, Options};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -75,9 +75,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         failure.exiting(if is_damage(&error) { DAMAGED } else { FSCK_FAILED })
     };
     let tier = trusted.tier().path();
-    let mut report = check(tier, mode).map_err(failed)?;
+    let options = Options::load(&Store::anchored(&trusted).configuration())
+        .map_err(|error| Failure::on(store.folder(), error).exiting(FSCK_FAILED))?;
+    let mut report = check_tiers(tier, &options.tier, mode).map_err(failed)?;
     if arguments.content {
-        report.findings.extend(check_content(tier).map_err(failed)?);
+        report.findings.extend(check_content(tier, &options.lower_tiers()).map_err(failed)?);
     }
     let exit_status = match report.worst() {
         None | Some(Verdict::Noted) => 0,

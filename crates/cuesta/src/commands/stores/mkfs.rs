@@ -15,10 +15,11 @@ use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
 use cuesta_sharedfs::trust::{self, TIER_NAME, TrustedFolder};
-use cuesta_sharedfs::{Region, SharedFs, configuration, namespace_of_device};
+use cuesta_sharedfs::{LowerTier, Region, SharedFs, configuration, create_lower_tier, namespace_of_device};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
@@ -28,8 +29,10 @@ use std::process::ExitCode;
 mod device;
 mod sizes;
 mod survival;
+mod tiers;
 
 use sizes::{ARENA_BYTES_MIN, sizes};
+use tiers::AskedTier;
 
 /// Where memory is when the store's directory is not in it.
 const MEMORY_FOLDER: &str = "/dev/shm";
@@ -56,6 +59,7 @@ Examples:
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
   cuesta mkfs /srv/store --nvm-path /dev/dax0.0
   cuesta mkfs ~/slow --medium memory --emulate optane-pmm
+  cuesta mkfs ~/store --medium memory --nvm 1G --tier disk=/mnt/disk/tier:100G
 
 Media:
   memory   shared memory: survives the death of programs and daemon, not a power loss or reboot
@@ -82,7 +86,11 @@ pub struct Arguments {
     /// Where the fast tier lies: a directory, which must not exist, or be empty; or a device of bytes (/dev/dax0.0)
     #[arg(long, value_name = "PLACE")]
     nvm_path: Option<PathBuf>,
-    /// Take a device of bytes from the store that it holds, which is lost
+    /// A tier below the fast one, for long runs of content and for what the fast tier has no room for; may be given again for the next
+    /// one below. PATH is a directory on a disk, which must not exist, or be empty; or a disk without a file system (/dev/sdb)
+    #[arg(long, value_name = "NAME=PATH:SIZE")]
+    tier: Vec<AskedTier>,
+    /// Take a device of bytes from the store that it holds, or a disk whatever it holds, which is lost
     #[arg(long)]
     overwrite_device: bool,
 }
@@ -125,7 +133,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Some(device) = device::named(given)? {
         return on_device(arguments, &store, id, &device);
     }
-    if arguments.overwrite_device {
+    if arguments.overwrite_device && arguments.tier.is_empty() {
         let why = "--overwrite-device: no device is named (--nvm-path /dev/daxN.M)";
         return Err(Failure::new(why).exiting(WRONG_USAGE));
     }
@@ -147,11 +155,12 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
-    make(&store, &tier, None, superblock, arguments.emulate)?;
+    let lower = tiers::planned(&arguments.tier, &geometry, arguments.overwrite_device)?;
+    make(&store, &tier, None, superblock, &lower, arguments.emulate)?;
     let region = if medium == Medium::Pmem { Region::of(&tier) } else { None };
     tell(arguments, &store, &tier, superblock, region)?;
     if medium == Medium::Memory {
-        survival::warn(&tier);
+        survival::warn(&tier, !lower.is_empty());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -175,7 +184,8 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
     device::refuse(device, &places::existing_ancestor(store.folder()), arguments.overwrite_device)?;
     let geometry = device::geometry(device, arguments.nvm)?;
     let superblock = Superblock { store: id, medium: Medium::Pmem, geometry };
-    make(store, &store.tier(), Some(device), superblock, arguments.emulate)?;
+    let lower = tiers::planned(&arguments.tier, &geometry, arguments.overwrite_device)?;
+    make(store, &store.tier(), Some(device), superblock, &lower, arguments.emulate)?;
     tell(arguments, store, device, superblock, Region::of_device_of_bytes(device))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -188,8 +198,13 @@ fn tell(
     region: Option<Region>,
 ) -> Result<(), Failure> {
     let Superblock { medium, geometry, .. } = superblock;
+    let below = match arguments.tier.len() {
+        0 => String::new(),
+        1 => ", over one lower tier".to_owned(),
+        several => format!(", over {several} lower tiers"),
+    };
     output::print(&format!(
-        "made {} ({} for file contents in {}, medium {medium}{}{}{})\n\
+        "made {} ({} for file contents in {}, medium {medium}{}{}{}{below})\n\
          run a program on it:  cuesta run --store {} -- bash\n",
         store.folder().display(),
         human(geometry.nvm_bytes),
@@ -367,10 +382,11 @@ fn make(
     tier: &Path,
     device: Option<&Path>,
     superblock: Superblock,
+    lower: &BTreeMap<String, LowerTier>,
     emulate: Profile,
 ) -> Result<(), Failure> {
     let mut made = Made(Vec::new());
-    make_all(store, tier, device, superblock, emulate, &mut made)?;
+    make_all(store, tier, device, superblock, lower, emulate, &mut made)?;
     made.0.clear();
     Ok(())
 }
@@ -380,6 +396,7 @@ fn make_all(
     tier: &Path,
     device: Option<&Path>,
     superblock: Superblock,
+    lower: &BTreeMap<String, LowerTier>,
     emulate: Profile,
     made: &mut Made,
 ) -> Result<(), Failure> {
@@ -411,14 +428,21 @@ fn make_all(
         made.0.push(link);
     }
     SharedFs::create(trusted.path(), superblock).map_err(|error| Failure::on(tier, error))?;
+    for tier in lower.values() {
+        if !tier.path.exists() {
+            made.0.push(tier.path.clone());
+        }
+        create_lower_tier(superblock.store, tier).map_err(|error| Failure::on(&tier.path, error))?;
+    }
     trust::create_identity(store.folder(), tier, superblock.store).map_err(distrusted)?;
     // Last: without a configuration the directory is no store.
     let text = format!(
-        "# Store {}: medium {}, fast tier in {}.\n{}",
+        "# Store {}: medium {}, fast tier in {}.\n{}{}",
         superblock.store,
         superblock.medium,
         device.unwrap_or(tier).display(),
-        configuration::template(emulate)
+        configuration::template(emulate),
+        configuration::tiers_template(lower),
     );
     std::fs::write(store.configuration(), text)
         .and_then(|()| settle(store))

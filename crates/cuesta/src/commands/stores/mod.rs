@@ -7,6 +7,7 @@
 //! | `fsck.rs` | checks a store, and repairs it |
 //! | `mkfs.rs` | makes a store |
 //! | `scrub.rs` | compares all content with its checksums |
+//! | `tier.rs` | the tiers of a store |
 //!
 //! The room does not know what files mean to programs.
 
@@ -15,3 +16,4 @@ pub mod destroy;
 pub mod fsck;
 pub mod mkfs;
 pub mod scrub;
+pub mod tier;

@@ -9,9 +9,10 @@ use crate::open_files::open_file::OpenFile;
 use crate::session::arenas::doubtful;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, InodeNumber};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, InodeNumber, TierNumber};
 use cuesta_media::planted::Bug;
 use cuesta_media::{AccessError, UserSliceMut, planted};
+use std::ops::Range;
 
 /// After this many wrong checksums in a row, a block is damaged rather than half written.
 const DOUBTS_MAX: u32 = 1000;
@@ -75,12 +76,41 @@ impl Client {
         let state = inode.state.read();
         state.lease?;
         let bytes = self.read_locked(&state, out, offset).ok()?;
+        if self.steers
+            && let Some(ahead) = file.read_ahead.note(offset..offset + bytes as u64)
+        {
+            self.read_ahead(&state, ahead);
+        }
         std::sync::atomic::fence(Ordering::Acquire);
         if self.session.shown_generation() != generation && !planted::active(Bug::StaleRead) {
             return None;
         }
         self.note_access(file.flags(), inode, &state);
         Some(bytes)
+    }
+
+    /// Asks the kernel to read a range of a file, as far as it lies on lower tiers, in arenas that are mapped.
+    #[cold]
+    fn read_ahead(&self, state: &State, ahead: Range<u64>) {
+        let Some(content) = state.file() else { return };
+        let end = ahead.end.min(state.record.size);
+        let mut at = ahead.start;
+        while at < end {
+            let (bytes, source) = content.find(at, end);
+            if source == Source::Unknown {
+                return;
+            }
+            if let Source::Arena(address) = source
+                && BlockAddress(address).tier() != TierNumber::FAST
+            {
+                let (geometry, address) = (self.session.geometry(), BlockAddress(address));
+                let offset = geometry.arena_offset(address);
+                if let Some(mapping) = self.session.arenas.get(geometry.arena(address)) {
+                    mapping.will_need(offset, bytes.min(geometry.arena_bytes - offset));
+                }
+            }
+            at += bytes;
+        }
     }
 
     #[cold]
@@ -216,7 +246,7 @@ impl Client {
         let mapping = self.session.arenas.get(arena).ok_or(ReadStop::Arena(arena))?;
         let (part, _) = out.split_at(bytes as usize);
         if has_sums
-            && geometry.checks_content
+            && geometry.of_tier(arena.tier()).checks_content
             && let Some(address) = doubtful(mapping, geometry, (block, bytes))
         {
             return Err(ReadStop::Doubtful(address));

@@ -110,6 +110,7 @@ impl Client {
         {
             self.truncations.lock().push_back((appended.position, inode.number));
         }
+        state.predictions.cut(size);
         state.record.size = size;
         state.touch_content(attempt.now);
         state.logged = appended.end;

@@ -3,6 +3,8 @@
 //! A write takes set-id bits away first ([`crate::calls::data::take_rights`]). A file in mapped mode is
 //! written in [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
 
+use crate::cache::file_content::Source;
+use crate::cache::inode::{Inode, State};
 use crate::calls::data::limits::too_big;
 use crate::calls::data::stage::Staged;
 use crate::client::attempt::Attempt;
@@ -13,11 +15,14 @@ use crate::log::cost;
 use crate::mapped::file::MappedFile;
 use crate::mapped::read_write::MappedWrite;
 use crate::open_files::open_file::OpenFile;
+use crate::steering::predictions::{Counts, Prediction};
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::quota::Amounts;
-use cuesta_format::{FileKind, WRITE_BYTES_MAX};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, TierNumber, WRITE_BYTES_MAX};
 use cuesta_media::UserSlice;
+use libc::O_DSYNC;
+use std::ops::Range;
 
 /// The outcome of one attempt to write.
 enum WriteOutcome {
@@ -36,6 +41,8 @@ enum WriteOutcome {
     },
     /// The file is in mapped mode.
     Mapped(Arc<MappedFile>),
+    /// A block that is written in part lies in this arena of a lower tier, which may be missing.
+    Arena(ArenaId),
 }
 
 impl Client {
@@ -158,6 +165,7 @@ impl Client {
                 WriteOutcome::Faulted { copied } => bytes = copied,
                 WriteOutcome::Rights => self.take_rights(file.inode_ref(), file.writer)?,
                 WriteOutcome::Full { room } => bytes = room as usize,
+                WriteOutcome::Arena(arena) => self.session.map_arena(arena)?,
             }
         }
     }
@@ -212,6 +220,12 @@ impl Client {
             attempt.charge(payers, Amounts { blocks, inodes: 0 })?;
         }
         let end = offset + bytes as u64;
+        if self.steers
+            && let Some(arena) = self.unreached_edge(&state, offset..end)
+        {
+            return Ok(WriteOutcome::Arena(arena));
+        }
+        let is_synchronous = self.steers && self.predict(inode, &mut state, offset..end, file).is_synchronous;
         if let Some(staged) = staged {
             let appended = attempt.append_staged(inode.number, offset, &staged.body)?;
             if let Some(content) = state.file_mut() {
@@ -222,7 +236,7 @@ impl Client {
             state.logged = appended.end;
             return Ok(WriteOutcome::Whole { end });
         }
-        let appended = match attempt.append_write(inode.number, offset, data)? {
+        let appended = match attempt.append_write(inode.number, offset, data, is_synchronous)? {
             Ok(appended) => appended,
             Err(fault) => return Ok(WriteOutcome::Faulted { copied: fault.copied }),
         };
@@ -233,6 +247,39 @@ impl Client {
         state.touch_content(attempt.now);
         state.logged = appended.end;
         Ok(WriteOutcome::Whole { end })
+    }
+}
+
+impl Client {
+    /// The arena of a block that a write to `range` covers in part, if it is of a lower tier and not mapped. The
+    /// rest of such a block must be there when the write is digested.
+    #[cold]
+    fn unreached_edge(&self, state: &State, range: Range<u64>) -> Option<ArenaId> {
+        let content = state.file()?;
+        let geometry = self.session.geometry();
+        let edges = [range.start, range.end].into_iter().filter(|edge| !edge.is_multiple_of(BLOCK_BYTES));
+        let blocks = edges.map(|edge| edge / BLOCK_BYTES * BLOCK_BYTES);
+        let addresses = blocks.filter_map(|block| match content.find(block, block + BLOCK_BYTES) {
+            (_, Source::Arena(address)) => Some(BlockAddress(address)),
+            _ => None,
+        });
+        let arenas = addresses.map(|address| geometry.arena(address));
+        let mut lower = arenas.filter(|arena| arena.tier() != TierNumber::FAST);
+        lower.find(|&arena| self.session.arenas.get(arena).is_none())
+    }
+
+    /// What is expected of a write, which is counted.
+    #[cold]
+    fn predict(&self, inode: &Inode, state: &mut State, range: Range<u64>, file: &OpenFile) -> Prediction {
+        let synced = inode.synced.load(Ordering::Relaxed);
+        if synced {
+            inode.synced.store(false, Ordering::Relaxed);
+        }
+        let waits = file.flags() & O_DSYNC != 0;
+        let mut counts = Counts::default();
+        let prediction = state.predictions.note_write(range, synced, waits, &mut counts);
+        self.session.count_predictions(&counts);
+        prediction
     }
 }
 

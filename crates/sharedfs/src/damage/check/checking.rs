@@ -7,11 +7,12 @@ use super::{logs, mapped, repair, salvage, survey, windows};
 use crate::damage::{Lines, forget_all};
 use crate::metadata::{CACHE_BYTES, Files, JournalLoss, MetadataError, MetadataStore, Owner};
 use crate::store::{Options, Superblocks};
-use crate::tiers::{Arenas, Needed, Parts, lost_arenas, medium_of_files};
+use crate::tiers::{LowerTier, Needed, Parts, lost_arenas, medium_of_files, open_arenas};
 use crate::{Error, SharedFs};
+use cuesta_format::TierNumber;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::stamp::Stamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,8 +27,18 @@ fn is_damaged(files: &Files) -> Result<bool, Error> {
     Ok(opened.lost_pages()? > 0)
 }
 
-/// Checks a store that no daemon has open. Goes on with a repair that was broken off, but for [`Mode::Report`].
+/// Checks a store with one tier ([`check_tiers`]).
 pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
+    check_tiers(tier, &BTreeMap::new(), mode)
+}
+
+/// Checks a store that no daemon has open. `lower` are its lower tiers, as its configuration has them. Goes on with a
+/// repair that was broken off, but for [`Mode::Report`].
+pub fn check_tiers(
+    tier: &Path,
+    lower: &BTreeMap<String, LowerTier>,
+    mode: Mode,
+) -> Result<CheckReport, Error> {
     let mut superblocks = Superblocks::read(tier)?;
     let superblock = superblocks.superblock;
     let verdict = if mode == Mode::Report { Verdict::Repairable } else { Verdict::Repaired };
@@ -110,8 +121,8 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
     let parts = Parts::open(tier, superblock.store, &superblock.geometry)?;
-    let written_in = metadata.read()?.arenas_written_in()?;
-    let needed = Needed { store: superblock.store, written_in: &written_in };
+    let written_in = metadata.read()?.arenas_written_in(TierNumber::FAST)?;
+    let needed = Needed { store: superblock.store, tier: TierNumber::FAST, written_in: &written_in };
     let lost = lost_arenas(&parts, &superblock.geometry, &needed)?;
     let is_arena_lost = !lost.is_empty();
     report.findings.extend(
@@ -122,8 +133,13 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         // Nothing can be compared with it.
         return Ok(report);
     }
+    let options = Options { tier: lower.clone(), ..Options::default() };
+    let lower = options.lower_tiers();
+    let open_arenas = |metadata: &MetadataStore| {
+        open_arenas(&parts, &superblock, &metadata.read()?, &lower, &Arc::default(), None)
+    };
     if is_salvaged {
-        let arenas = Arenas::open(&parts, superblock.geometry, superblock.medium, &Arc::default())?;
+        let arenas = open_arenas(&metadata)?;
         let inode_limit = logs::inode_limit(tier, &superblock)?;
         report.findings.extend(salvage::settle(&metadata, &arenas, superblock.geometry, inode_limit)?);
     }
@@ -132,7 +148,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         drop(metadata);
         // What programs that still run know, or have mapped, is of what was lost, too.
         let await_sessions = !losses.as_ref().is_some_and(Losses::concern_all) && !gives_up;
-        let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
+        let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..options };
         let shared = SharedFs::open_untold(tier, tier, options)?;
         report.recovered_entries = shared.recovered().entries;
         shared.leave();
@@ -143,12 +159,11 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         }
         metadata = MetadataStore::open(&path, medium_of_files)?;
     }
-    let arenas = Arenas::open(
-        &Parts::open(tier, superblock.store, &superblock.geometry)?,
-        superblock.geometry,
-        superblock.medium,
-        &Arc::default(),
-    )?;
+    let arenas = open_arenas(&metadata)?;
+    report.findings.extend(arenas.missing().map(|tier| {
+        let why = arenas.why_missing(tier).unwrap_or_default().to_owned();
+        Finding { problem: Problem::TierMissing { tier, why }, verdict: Verdict::Damaged }
+    }));
     let inode_limit = logs::inode_limit(tier, &superblock)?;
     let mut surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
     surveyed.problems.extend(windows::problems(tier, &superblock, &metadata.read()?, &surveyed.used)?);

@@ -42,13 +42,7 @@ pub(crate) fn look(
         let salt = Salt::new(superblock.store, record.session, record.log_generation);
         let files = LogFiles { geometry, segments, emulated: None };
         let from = digested.max(record.start);
-        let reader = LogReader {
-            files: &files,
-            commit_file: commit_file.as_ref(),
-            arenas: None,
-            from,
-            salt,
-        };
+        let reader = LogReader { files: &files, commit_file: commit_file.as_ref(), arenas: None, from, salt };
         let end = reader.read(LogPosition(u64::MAX), |_, _| {}).map_err(Error::io("read a log"))?;
         let broken = BrokenLog {
             session: record.session,

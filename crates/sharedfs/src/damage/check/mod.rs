@@ -33,7 +33,7 @@ mod windows;
 
 pub use super::log_losses::LogLoss;
 pub use super::untold::told;
-pub use checking::check;
+pub use checking::{check, check_tiers};
 pub use content::check_content;
 pub use problem::Problem;
 pub use report::{CheckReport, Finding, Mode, Verdict};

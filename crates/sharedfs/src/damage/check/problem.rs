@@ -5,7 +5,7 @@ use crate::metadata::JournalFlaw;
 use crate::tiers::LostArena;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::stamp::Misplaced;
-use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
+use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId, TierNumber};
 use std::path::PathBuf;
 
 /// Something that does not fit together.
@@ -22,6 +22,8 @@ pub enum Problem {
     Misplaced { path: PathBuf, why: Misplaced },
     #[error("{0}")]
     LostArena(LostArena),
+    #[error("tier {tier} is missing, and files with blocks there cannot be read there (EIO): {why}")]
+    TierMissing { tier: TierNumber, why: String },
     #[error("the metadata store's pages were not all sound")]
     Pages,
     #[error(
@@ -81,7 +83,9 @@ pub enum Problem {
     Leaked { arena: ArenaId, blocks: u32 },
     #[error("arena {arena}: {blocks} blocks of files count as free")]
     Unmarked { arena: ArenaId, blocks: u32 },
-    #[error("the window of session {session} at {address} has blocks of a file, of another window, or of no arena")]
+    #[error(
+        "the window of session {session} at {address} has blocks of a file, of another window, or of no arena"
+    )]
     Window { session: SessionId, address: BlockAddress },
     #[error("inode {0}: bytes behind its end are not zero")]
     Tail(InodeNumber),

@@ -9,7 +9,7 @@ use super::survey::{Survey, last_block_tail};
 use crate::Error;
 use crate::metadata::{Dirent, MetadataStore, Transaction};
 use crate::tiers::{Arenas, runs_of};
-use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
+use cuesta_format::{BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
 use cuesta_media::clock;
 
 /// Whether a problem has a repair that is safe, or is wanted all the same.
@@ -56,14 +56,14 @@ pub(crate) fn repair(
     }
     let mut used = survey.used.clone();
     for run in freed.iter().flat_map(|extent| runs_of(&geometry, extent)) {
-        if let Some(bitmap) = used.get_mut(geometry.arena(run.address).0 as usize) {
+        if let Some(bitmap) = used.get_mut(&geometry.arena(run.address)) {
             bitmap.clear((geometry.arena_offset(run.address) / BLOCK_BYTES) as u32, run.blocks);
         }
     }
-    for (arena, used) in used.iter().enumerate() {
+    for (&arena, used) in &used {
         let mut bytes = Vec::new();
         used.to_bytes(&mut bytes);
-        transaction.put_arena(ArenaId(arena as u32), bytes);
+        transaction.put_arena(arena, bytes);
     }
     Ok(transaction.commit()?)
 }

@@ -6,7 +6,7 @@ use crate::metadata::{ExtentList, Snapshot, payers};
 use crate::tiers::{Arenas, Bitmap, runs_of};
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
 use cuesta_format::quota::{Amounts, Payer};
-use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
+use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord, TierNumber};
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +29,12 @@ pub(crate) struct Survey {
     pub(crate) inodes: BTreeMap<InodeNumber, Seen>,
     pub(crate) problems: Vec<Problem>,
     /// Blocks that files use, by arena.
-    pub(crate) used: Vec<Bitmap>,
+    pub(crate) used: BTreeMap<ArenaId, Bitmap>,
     pub(crate) names: u64,
     pub(crate) blocks: u64,
     geometry: Geometry,
+    /// Tiers that are not there. Nothing can be said of their blocks.
+    missing: BTreeSet<TierNumber>,
 }
 
 /// Looks at everything.
@@ -45,7 +47,8 @@ pub(crate) fn survey(
     let mut survey = Survey {
         inodes: BTreeMap::new(),
         problems: Vec::new(),
-        used: vec![Bitmap::new(geometry.arena_blocks()); arenas.count() as usize],
+        used: arenas.all().map(|arena| (arena, Bitmap::new(geometry.arena_blocks()))).collect(),
+        missing: arenas.missing().collect(),
         names: 0,
         blocks: 0,
         geometry,
@@ -211,7 +214,7 @@ impl Survey {
             }
         }
         let mut owners: HashMap<u64, InodeNumber> = HashMap::new();
-        let Survey { inodes, problems, used, blocks, geometry, .. } = self;
+        let Survey { inodes, problems, used, blocks, geometry, missing, .. } = self;
         for (&inode, seen) in inodes.iter() {
             let extents = match &seen.extents {
                 ExtentList::Inline(extents) => extents.as_slice(),
@@ -226,7 +229,7 @@ impl Survey {
                 }
                 end = extent.end_block();
                 counted += u64::from(extent.blocks);
-                if !mark_used(geometry, used, extent) {
+                if !missing.contains(&extent.address.tier()) && !mark_used(geometry, used, extent) {
                     problems.push(Problem::Address { inode, file_block });
                     continue;
                 }
@@ -256,8 +259,7 @@ impl Survey {
     }
 
     fn compare_bitmaps(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        for (arena, used) in self.used.iter().enumerate() {
-            let arena = ArenaId(arena as u32);
+        for (&arena, used) in &self.used {
             let blocks = self.geometry.arena_blocks();
             let kept = Bitmap::from_bytes(blocks, &snapshot.arena(arena)?.unwrap_or_default());
             let differs = |one: &Bitmap, other: &Bitmap| -> u32 {
@@ -388,12 +390,12 @@ pub(crate) fn last_block_tail(
 }
 
 /// Marks an extent's blocks; `false` if some lie outside every arena.
-fn mark_used(geometry: &Geometry, used: &mut [Bitmap], extent: &Extent) -> bool {
+fn mark_used(geometry: &Geometry, used: &mut BTreeMap<ArenaId, Bitmap>, extent: &Extent) -> bool {
     if !extent.address.0.is_multiple_of(BLOCK_BYTES) {
         return false;
     }
     for run in runs_of(geometry, extent) {
-        let Some(bitmap) = used.get_mut(geometry.arena(run.address).0 as usize) else { return false };
+        let Some(bitmap) = used.get_mut(&geometry.arena(run.address)) else { return false };
         bitmap.set((geometry.arena_offset(run.address) / BLOCK_BYTES) as u32, run.blocks);
     }
     true

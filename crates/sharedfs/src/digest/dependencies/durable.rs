@@ -31,8 +31,7 @@ impl SharedFs {
         while let Some(part) = wanted.pop() {
             let mut read_from = None;
             while let Some(log) = self.undurable(&part, written.get(&part.session).copied()) {
-                let reader =
-                    LogReader {
+                let reader = LogReader {
                     files: &log.files,
                     commit_file: None,
                     arenas: None,

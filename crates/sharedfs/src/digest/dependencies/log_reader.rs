@@ -71,7 +71,9 @@ impl LogReader<'_> {
     /// Whether the blocks that an operation names hold what it says, as far as that can be seen.
     fn is_there(&self, operation: &Operation<'_>) -> bool {
         match (operation, self.arenas) {
-            (Operation::WriteStaged { staged, .. }, Some(arenas)) => arenas.hold_staged(staged).unwrap_or(true),
+            (Operation::WriteStaged { staged, .. }, Some(arenas)) => {
+                arenas.hold_staged(staged).unwrap_or(true)
+            }
             _ => true,
         }
     }

@@ -1,5 +1,6 @@
 //! Undigested parts of logs, and the store as a digest works on it.
 
+use crate::digest::place::PlacementRule;
 use crate::digest::{Backlog, Storage};
 use crate::sessions::Session;
 use crate::store::SharedFs;
@@ -14,6 +15,7 @@ impl SharedFs {
             geometry: self.superblock.geometry,
             metadata: &self.metadata,
             arenas: &self.arenas,
+            placement: PlacementRule::of(&self.options),
             space: &self.space,
             stand_ins: &self.stand_ins,
             mapped: &self.mapped,

@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `choice` | policy: the tier that new content goes to |
 //! | `placer` | finds blocks and copies content there |
 //! | `spans` | which blocks of a file are written, assembled anew, or adopted |
 //! | `placements` | everything a batch places |
@@ -11,6 +12,7 @@
 //!
 //! No file here knows logs or sessions: each gets copied bytes, and says where they are now.
 
+mod choice;
 mod mapped;
 mod overwrites;
 mod placements;
@@ -18,5 +20,6 @@ mod placer;
 mod spans;
 mod standing;
 
+pub(crate) use choice::{FastTier, PlacementRule};
 pub(crate) use placements::Placements;
 pub(crate) use placer::{OutOfBlocks, Placer};

@@ -45,7 +45,7 @@ impl Overwrites {
     /// Writes all of it; a fence has to follow. `batch` is the copied log.
     pub fn carry_out(
         &self,
-        writer: &ContentWriter,
+        writer: &ContentWriter<'_>,
         batch: &[u8],
         damaged: &mut Vec<(InodeNumber, BlockAddress)>,
     ) -> Result<(), Error> {

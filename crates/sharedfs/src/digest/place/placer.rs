@@ -4,6 +4,7 @@
 //! A block that a write covers in part is made of the file's old bytes there and the batch's writes and cuts.
 //! Behind the end of a file its last block is zero, always: growing it later shows zeros.
 
+use super::choice::FastTier;
 use super::placements::{Change, Placements};
 use super::spans::{Span, SpanKind, Spans};
 use super::standing::Standing;
@@ -13,7 +14,7 @@ use crate::namespace::{Content, Node, Part};
 use crate::tiers::{Arenas, Claims, ContentWriter, Reservation, Run, Space, split_at_arenas};
 use cuesta_format::entry::crc32c;
 use cuesta_format::wire::Placed;
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber, TierNumber};
 use cuesta_media::Node as MemoryNode;
 use parking_lot::Mutex;
 use std::mem::discriminant;
@@ -32,7 +33,7 @@ pub struct Placer<'a> {
     /// The arenas.
     pub arenas: &'a Arenas,
     /// What writes there.
-    pub writer: ContentWriter,
+    pub writer: ContentWriter<'a>,
     /// The blocks that the batch names.
     pub claims: &'a Claims,
     /// The committed state before the batch.
@@ -51,6 +52,10 @@ pub struct Placer<'a> {
     pub recovering: bool,
     /// There are blocks that the medium does not take.
     pub has_bad: bool,
+    /// How full the fast tier was before the batch.
+    pub fast: FastTier,
+    /// Makes more of a tier's blocks usable. Says whether it did.
+    pub grow: &'a dyn Fn(TierNumber) -> Result<bool, Error>,
     /// A checksum can say that a block is damaged.
     pub checks_content: bool,
 }
@@ -120,10 +125,12 @@ impl Placer<'_> {
                     self.adopt(number, node, span, *address, out)?;
                     continue;
                 }
-                SpanKind::Adopt(_) | SpanKind::Assemble => match self.place_anew(number, node, span.clone(), parts, out)? {
-                    Ok(()) => continue,
-                    full => return Ok(full),
-                },
+                SpanKind::Adopt(_) | SpanKind::Assemble => {
+                    match self.place_anew(number, node, span.clone(), parts, out)? {
+                        Ok(()) => continue,
+                        full => return Ok(full),
+                    }
+                }
                 SpanKind::Write => {}
             }
             for (blocks, address) in standing.runs(span.clone()) {
@@ -191,9 +198,11 @@ impl Placer<'_> {
         out: &mut Placements,
     ) -> Result<Result<(), OutOfBlocks>, Error> {
         let first = out.extents.len();
+        // What a program waits for is not long, however much of it comes together here.
+        let length = if node.is_synchronous { 0 } else { blocks.end - blocks.start };
         let mut block = blocks.start;
         while block < blocks.end {
-            let Some(run) = self.take(blocks.end - block) else {
+            let Some(run) = self.take(blocks.end - block, length)? else {
                 return Ok(Err(OutOfBlocks));
             };
             let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
@@ -237,14 +246,25 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// A run of blocks for `wanted` ones, unless they were promised to others.
-    fn take(&mut self, wanted: u64) -> Option<Run> {
-        let Space { allocator, credits, .. } = &mut *self.space.lock();
-        let others = credits.outstanding().saturating_sub(self.promised);
-        if wanted > allocator.free_blocks().saturating_sub(others) {
-            return None;
+    /// A run of blocks for `wanted` ones, the last of a run of `run_blocks`, unless they were promised to others.
+    fn take(&mut self, wanted: u64, run_blocks: u64) -> Result<Option<Run>, Error> {
+        let most = u32::try_from(wanted).unwrap_or(u32::MAX);
+        for tier in self.fast.choices(run_blocks, self.arenas.tiers_count()) {
+            // Blocks of a lower tier are made usable when they are needed.
+            let lacks = || self.space.lock().allocator.free_blocks_in(tier) == 0;
+            if tier != TierNumber::FAST && lacks() && !(self.grow)(tier)? {
+                continue;
+            }
+            let Space { allocator, credits, .. } = &mut *self.space.lock();
+            let others = credits.outstanding().saturating_sub(self.promised);
+            if wanted > allocator.free_blocks().saturating_sub(others) {
+                continue;
+            }
+            if let Some(run) = allocator.take(tier, most, self.near, self.reservation) {
+                return Ok(Some(run));
+            }
         }
-        allocator.take(u32::try_from(wanted).unwrap_or(u32::MAX), self.near, self.reservation)
+        Ok(None)
     }
 
     fn add_hole(&self, number: u32, node: &Node, blocks: Range<u64>, out: &mut Placements) {

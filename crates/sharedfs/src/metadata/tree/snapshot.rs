@@ -10,7 +10,7 @@ use crate::metadata::codec::{
 };
 use cuesta_format::quota::{Allowance, Amounts, Payer};
 use cuesta_format::wire::ExtendedAttribute;
-use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
+use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId, TierNumber};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -263,11 +263,13 @@ impl Snapshot {
         })
     }
 
-    /// In which opening of the store each arena was last written that it counts on; 0: that was not noted. Behind the last one with a bitmap
-    /// there may be others, of which nothing is used.
-    pub fn arenas_written_in(&self) -> Result<Vec<u64>, MetadataError> {
-        let end = self.arenas()?.last().map_or(0, |(last, _)| last.0 + 1);
-        let written_in = |arena| self.counter(&written_in_key(ArenaId(arena)));
+    /// In which opening of the store each arena of a tier was last written that it counts on; 0: that was not noted. Behind the last one
+    /// with a bitmap there may be others, of which nothing is used.
+    pub fn arenas_written_in(&self, tier: TierNumber) -> Result<Vec<u64>, MetadataError> {
+        let arenas = self.arenas()?;
+        let last = arenas.iter().rfind(|(arena, _)| arena.tier() == tier);
+        let end = last.map_or(0, |(last, _)| last.index() + 1);
+        let written_in = |arena: u32| self.counter(&written_in_key(ArenaId::new(tier, arena.into())));
         (0..end).map(|arena| Ok(written_in(arena)?.unwrap_or_default())).collect()
     }
 

@@ -119,6 +119,7 @@ impl SharedFs {
             commit_file_waits: self.options.commit_file_waits,
             awake_us: self.options.awake_us,
             stage_bytes: if self.grants_windows() { self.options.stage_bytes } else { 0 },
+            lower_tiers: self.arenas.tiers_count() - 1,
             inode_first,
             inode_count,
             stand_ins: self.stand_ins.named().as_os_str().as_encoded_bytes().to_vec(),

@@ -143,6 +143,7 @@ impl SharedFs {
         drop(space);
         drop(core);
         self.counters.keep_unserved(&ended.control.unserved());
+        self.counters.keep_predictions(ended.control.predictions());
         self.events.record(Step::Detach { session, pid: ended.pid });
         match self.remove_closed(digester) {
             // The inodes it had open are looked at again.

@@ -1,6 +1,7 @@
 //! Totals since the daemon started, for `cuesta status`.
 
 use cuesta_format::control::UNSERVED_SLOTS;
+use cuesta_format::wire::PredictorStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Totals; each only grows.
@@ -14,6 +15,8 @@ pub struct Counters {
     pub digested_bytes: AtomicU64,
     /// Sessions fenced.
     pub fences: AtomicU64,
+    /// How often predictors of sessions that have ended were right and wrong.
+    predictions: [AtomicU64; 4],
     /// Calls not served, of sessions that have ended, by system call number.
     unserved: [AtomicU64; UNSERVED_SLOTS],
 }
@@ -25,12 +28,33 @@ impl Default for Counters {
             coalesced_entries: AtomicU64::new(0),
             digested_bytes: AtomicU64::new(0),
             fences: AtomicU64::new(0),
+            predictions: [const { AtomicU64::new(0) }; 4],
             unserved: [const { AtomicU64::new(0) }; UNSERVED_SLOTS],
         }
     }
 }
 
 impl Counters {
+    /// Adds the predictions of a session that ends.
+    pub fn keep_predictions(&self, counts: [u64; 4]) {
+        for (total, count) in self.predictions.iter().zip(counts) {
+            total.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// The predictions of ended sessions and of `live` ones.
+    #[must_use]
+    pub fn predictions(&self, live: impl Iterator<Item = [u64; 4]>) -> PredictorStatus {
+        let mut totals = self.predictions.each_ref().map(|total| total.load(Ordering::Relaxed));
+        for counts in live {
+            for (total, count) in totals.iter_mut().zip(counts) {
+                *total = total.saturating_add(count);
+            }
+        }
+        let [synchronous_right, synchronous_wrong, large_right, large_wrong] = totals;
+        PredictorStatus { synchronous_right, synchronous_wrong, large_right, large_wrong }
+    }
+
     /// Adds the counts of a session that ends.
     pub fn keep_unserved(&self, counts: &[u32; UNSERVED_SLOTS]) {
         for (total, &count) in self.unserved.iter().zip(counts) {

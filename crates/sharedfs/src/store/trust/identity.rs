@@ -99,6 +99,11 @@ fn mark(folder: &TrustedFolder) -> FolderMark {
     FolderMark { inode: found.stx_ino, born_ns: if says_born { born_ns } else { 0 } }
 }
 
+/// The store that a folder says it is of, if it does.
+pub fn store_of(folder: &TrustedFolder) -> Option<StoreId> {
+    read(folder).ok().flatten().map(|identity| identity.store)
+}
+
 /// The record in a folder; none where it is missing or damaged.
 fn read(folder: &TrustedFolder) -> Result<Option<Identity>, TrustError> {
     let file = match folder.open_file(IDENTITY_FILE) {

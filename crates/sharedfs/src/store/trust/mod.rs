@@ -21,6 +21,7 @@ mod removal;
 mod trusted_store;
 
 pub use folder::{TIER_NAME, TrustError, TrustedFolder};
+pub use identity::store_of;
 pub use purpose::Purpose;
 pub use removal::{Freed, free_tier};
 pub use trusted_store::{TrustedStore, create_identity, named_tier};

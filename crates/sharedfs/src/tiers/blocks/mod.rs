@@ -3,7 +3,8 @@
 //! | file | idea |
 //! |---|---|
 //! | `bitmap` | used and free blocks of one arena |
-//! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
+//! | `allocator` | runs of blocks for digests, of any tier; freed ones wait in quarantine until their readers have passed |
+//! | `tier_blocks` | the blocks of one tier |
 //! | `freed` | where small runs go back to |
 //! | `reservation` | what a digest takes and frees of them |
 //! | `credits` | promises: every acknowledged entry can be digested |
@@ -17,6 +18,9 @@ mod credits;
 mod freed;
 mod reservation;
 mod space;
+#[cfg(test)]
+mod tests;
+mod tier_blocks;
 
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;

@@ -6,12 +6,13 @@
 //! is there, and free when it is gone. The device's first zone holds the store's superblock: another store's device
 //! is not touched.
 
+use super::disk::Disk;
 use super::region::Region;
 use super::zones::{ZONE_BYTES, Zones};
 use crate::Error;
-use cuesta_format::geometry::{ARENAS_FOLDER, DEVICE_LINK, Geometry, LOGS_FOLDER};
+use cuesta_format::geometry::{ARENAS_FOLDER, DEVICE_LINK, Geometry, LOGS_FOLDER, arena_path};
 use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
-use cuesta_format::{Medium, StoreId};
+use cuesta_format::{ArenaId, Medium, StoreId};
 use cuesta_media::{
     Mapping, MediaError, Protection, UNFINISHED_EXTENSION, alignment_of_device, create_sparse, create_whole,
     device_bytes, remove,
@@ -57,6 +58,8 @@ struct Device {
 pub struct Parts {
     tier: PathBuf,
     device: Option<Device>,
+    /// The disk that is the tier, instead of a folder.
+    disk: Option<Disk>,
 }
 
 /// The medium of a store's files that are neither segments nor arenas: of a store on a device, they lie on a disk.
@@ -130,10 +133,45 @@ impl Parts {
     /// That of a store's tier, with what the parts that are there take of a device.
     pub fn open(tier: &Path, store: StoreId, geometry: &Geometry) -> Result<Arc<Parts>, Error> {
         let device = if has_device(tier) { Some(Device::open(tier, store, geometry)?) } else { None };
-        Ok(Arc::new(Parts { tier: tier.to_owned(), device }))
+        Ok(Arc::new(Parts { tier: tier.to_owned(), device, disk: None }))
     }
 
-    /// The folder.
+    /// Those of a lower tier that is a disk, with so many arenas.
+    pub(crate) fn of_disk(path: &Path, arenas: u32) -> Result<Arc<Parts>, Error> {
+        let disk = Some(Disk::open(path, arenas)?);
+        Ok(Arc::new(Parts { tier: path.to_owned(), device: None, disk }))
+    }
+
+    /// The disk that is the tier, if it is one.
+    pub(crate) fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Whether an arena is there.
+    pub(crate) fn has_arena(&self, arena: ArenaId) -> bool {
+        match &self.disk {
+            Some(disk) => disk.has(arena),
+            None => self.tier.join(arena_path(arena)).exists(),
+        }
+    }
+
+    /// Makes an arena, as [`Parts::make`] does.
+    pub(crate) fn make_arena(&self, arena: ArenaId, geometry: &Geometry) -> Result<Part, Error> {
+        match &self.disk {
+            Some(disk) => disk.make(arena, geometry),
+            None => self.make(&arena_path(arena), geometry.arena_file_bytes()),
+        }
+    }
+
+    /// An arena that is there, as [`Parts::part`] has it.
+    pub(crate) fn arena(&self, arena: ArenaId, geometry: &Geometry, access: OFlags) -> Result<Part, Error> {
+        match &self.disk {
+            Some(disk) => disk.part(arena, geometry, access),
+            None => self.part(&arena_path(arena), geometry.arena_file_bytes(), access),
+        }
+    }
+
+    /// The folder, or the disk.
     #[must_use]
     pub fn tier(&self) -> &Path {
         &self.tier

@@ -1,353 +1,181 @@
-//! The arena files, mapped for as long as the daemon runs.
+//! The arenas of all tiers: each question goes to the tier that a block lies in.
 //!
-//! An arena is as long as it will ever be from the start, but gets its memory in steps: no session waits for the
-//! kernel to clear all of it. Only the last arena may lack some. How far it has come is written down nowhere: after
-//! a restart it goes on behind the last block in use. Allocating again blocks that have their room costs nothing
-//! and cannot fail.
+//! | a lower tier is | when | and then |
+//! |---|---|---|
+//! | missing | its folder is gone, or is another store's, when the store opens | reading what lies there is an error ([`Error::TierMissing`]) |
+//! | failed | its disk refused a write ([`Error::TierFailed`]) | it is read, and not written until the next start |
 
-use super::page_size::PageSizes;
 use super::stamps::ArenaStamps;
-use super::written_arenas::WrittenArenas;
+use super::tier_arenas::{Grown, TierArenas};
 use crate::Error;
 use crate::tiers::blocks::Run;
-use crate::tiers::device::{Part, Parts};
-use cuesta_format::geometry::arena_path;
-use cuesta_format::stamp::STAMP_BYTES;
-use cuesta_format::superblock::Medium;
-use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
-use cuesta_media::emulate::Emulated;
-use cuesta_media::{
-    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, flush_file, write_back,
-};
-use parking_lot::{Mutex, RwLock};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-use std::collections::VecDeque;
-use std::ops::Range;
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium, TierNumber};
+use cuesta_media::{Mapping, Node, flush_file, write_back};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::sync::Arc;
 
-/// Memory is given to an arena in steps of this size. The kernel clears a huge page in a quarter of a millisecond,
-/// and as much in small ones in one.
-pub(crate) const STEP_BYTES: u64 = HUGE_PAGE_BYTES;
-/// On a disk nothing is cleared, but each step is a commit of the file system below. Where there is no room for
-/// such a step, there may be for a small one.
-const STEP_BYTES_ON_DISK: u64 = 16 << 20;
-
-/// Blocks that have their memory now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grown {
-    /// Whose.
-    pub arena: ArenaId,
-    /// Which.
-    pub blocks: Range<u32>,
-    /// Those of them that the medium does not take.
-    pub bad: Vec<u32>,
-    /// The memory node that was to give them their memory.
-    pub wanted: Option<Node>,
-    /// The one they lie on, on a machine with several.
-    pub node: Option<Node>,
-}
-
-/// How far the last arena has come.
-#[derive(Debug)]
-struct Last {
-    allocated: u64,
-    /// Where it lies, once that was needed.
-    part: Option<Part>,
-    page_sizes: PageSizes,
-}
-
-/// Gives a part of an arena its memory. Answers the blocks that the medium does not take.
-fn provide(mapping: &Mapping, file: &OwnedFd, part: Range<u64>, huge: bool) -> Result<Vec<u32>, MediaError> {
-    match mapping.provide(file, part.start, part.end - part.start, huge) {
-        Err(error) if is_bad_medium(&error) => {}
-        provided => return provided.map(|()| Vec::new()),
-    }
-    let mut bad = Vec::new();
-    for offset in part.step_by(BLOCK_BYTES as usize) {
-        match mapping.provide(file, offset, BLOCK_BYTES, false) {
-            Err(error) if is_bad_medium(&error) => bad.push((offset / BLOCK_BYTES) as u32),
-            provided => provided?,
-        }
-    }
-    Ok(bad)
-}
-
-/// Whether it says of a part of the medium that it can be neither cleared nor touched.
-fn is_bad_medium(error: &MediaError) -> bool {
-    matches!(error.errno(), Errno::IO | Errno::FAULT | Errno::HWPOISON)
-}
-
-/// All arenas of the tier, numbered from 0 without gaps.
+/// All arenas of the store.
 #[derive(Debug)]
 pub struct Arenas {
-    parts: Arc<Parts>,
-    geometry: Geometry,
-    medium: Medium,
-    nodes: Arc<Nodes>,
-    mapped: RwLock<Vec<Arc<Mapping>>>,
-    emulated: OnceLock<Arc<Emulated>>,
-    /// Where content is written by calls.
-    written: Option<Arc<WrittenArenas>>,
-    last: Mutex<Last>,
-    /// Says in them in which opening they were written.
-    stamps: OnceLock<Arc<ArenaStamps>>,
-    /// Steps that may have small pages.
-    small: Mutex<VecDeque<(ArenaId, u64)>>,
+    fast: TierArenas,
+    /// Tiers 1, 2 and so on, or why they are missing.
+    lower: Vec<Result<TierArenas, String>>,
+    /// Tiers that failed, and why.
+    failed: Mutex<BTreeMap<TierNumber, String>>,
 }
 
 impl Arenas {
-    /// Maps the arenas there are. The last one counts as whole until [`Arenas::resume`].
-    pub fn open(
-        parts: &Arc<Parts>,
-        geometry: Geometry,
-        medium: Medium,
-        nodes: &Arc<Nodes>,
-    ) -> Result<Arenas, Error> {
-        let mut mapped = Vec::new();
-        for arena in 0..geometry.arenas_max() {
-            let path = arena_path(ArenaId(arena));
-            if !parts.tier().join(&path).exists() {
-                break;
-            }
-            let mapping = match parts.is_device() {
-                true => parts
-                    .part(&path, geometry.arena_file_bytes(), OFlags::RDWR)?
-                    .map(Protection::ReadWrite, medium)?,
-                false => Mapping::open(&parts.tier().join(&path), Protection::ReadWrite, medium)?,
-            };
-            // Behind what it holds may lie its stamp.
-            let bytes = geometry.arena_file_bytes();
-            if mapping.len() != bytes && mapping.len() != bytes + STAMP_BYTES as u64 {
-                return Err(Error::Damaged(format!("arena {arena} is {} bytes long", mapping.len())));
-            }
-            mapped.push(Arc::new(mapping));
-        }
-        let last =
-            Mutex::new(Last { allocated: geometry.arena_bytes, part: None, page_sizes: PageSizes::new() });
-        let steps = |arena| {
-            (0..geometry.arena_bytes / STEP_BYTES).map(move |step| (ArenaId(arena), step * STEP_BYTES))
-        };
-        let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
-        let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
-        let nodes = Arc::clone(nodes);
-        let written = match medium {
-            Medium::Block => Some(Arc::new(WrittenArenas::open(parts.tier())?)),
-            Medium::Memory | Medium::Pmem => None,
-        };
-        let parts = Arc::clone(parts);
-        let stamps = OnceLock::new();
-        Ok(Arenas { parts, geometry, medium, nodes, mapped, emulated, written, last, stamps, small })
+    /// Those of the fast tier, and of the lower ones in their order.
+    #[must_use]
+    pub fn new(fast: TierArenas, lower: Vec<Result<TierArenas, String>>) -> Arenas {
+        Arenas { fast, lower, failed: Mutex::default() }
     }
 
-    /// From now on each arena says in which opening of the store it was written, where that is of use.
-    pub(crate) fn stamp(&self, stamps: ArenaStamps) {
-        if self.geometry.checks_content && self.medium == Medium::Block {
-            let _ = self.stamps.set(Arc::new(stamps));
+    /// Those of the fast tier.
+    #[must_use]
+    pub fn fast(&self) -> &TierArenas {
+        &self.fast
+    }
+
+    /// Those of a tier.
+    pub fn tier(&self, tier: TierNumber) -> Result<&TierArenas, Error> {
+        match tier {
+            TierNumber::FAST => Ok(&self.fast),
+            TierNumber(number) => match self.lower.get(usize::from(number) - 1) {
+                Some(Ok(arenas)) => Ok(arenas),
+                Some(Err(_)) => Err(Error::TierMissing(tier)),
+                None => Err(Error::Damaged(format!("tier {tier} does not exist"))),
+            },
         }
     }
 
-    /// What says so.
-    pub(crate) fn stamps(&self) -> Option<&Arc<ArenaStamps>> {
-        self.stamps.get()
+    /// All tiers that are there.
+    pub fn tiers(&self) -> impl Iterator<Item = &TierArenas> {
+        std::iter::once(&self.fast).chain(self.lower.iter().flatten())
     }
 
-    /// Has them, and those to come, play another medium.
-    pub fn emulate(&self, emulated: &Arc<Emulated>) {
-        let _ = self.emulated.set(Arc::clone(emulated));
-        self.all().iter().for_each(|mapping| mapping.emulate(emulated));
+    /// All arenas that are there.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ArenaId> {
+        let of_tier = |tier: &TierArenas| {
+            let number = tier.number();
+            (0..tier.count()).map(move |index| ArenaId::new(number, index.into()))
+        };
+        self.tiers().flat_map(of_tier)
+    }
+
+    /// The tiers that are missing.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = TierNumber> {
+        let missing = self.lower.iter().enumerate().filter(|(_, lower)| lower.is_err());
+        missing.map(|(index, _)| TierNumber(index as u8 + 1))
+    }
+
+    /// Why a tier is missing, if it is.
+    #[must_use]
+    pub fn why_missing(&self, tier: TierNumber) -> Option<&str> {
+        let lower = self.lower.get(usize::from(tier.0).checked_sub(1)?)?;
+        lower.as_ref().err().map(String::as_str)
+    }
+
+    /// A tier failed: nothing is written there any more.
+    pub(crate) fn fail(&self, tier: TierNumber, why: &str) {
+        self.failed.lock().entry(tier).or_insert_with(|| why.to_owned());
+    }
+
+    /// Whether a tier failed, or is missing.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failed.lock().is_empty() || self.missing().next().is_some()
+    }
+
+    /// Why a tier failed, if it did.
+    #[must_use]
+    pub fn why_failed(&self, tier: TierNumber) -> Option<String> {
+        self.failed.lock().get(&tier).cloned()
+    }
+
+    /// How many tiers the store has, the missing ones with them.
+    #[must_use]
+    pub fn tiers_count(&self) -> u8 {
+        1 + self.lower.len() as u8
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.fast.geometry()
     }
 
-    pub(crate) fn written(&self) -> Option<Arc<WrittenArenas>> {
-        self.written.clone()
+    /// Gives a tier a step of memory more ([`TierArenas::grow`]).
+    pub fn grow(&self, tier: TierNumber, wanted: Option<Node>) -> Result<Grown, Error> {
+        self.tier(tier)?.grow(wanted)
     }
 
-    /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.mapped.read().len() as u32
-    }
-
-    /// Takes only the first `blocks` blocks of the last arena to have their memory.
-    pub fn resume(&self, blocks: u32) {
-        self.last.lock().allocated = u64::from(blocks) * BLOCK_BYTES;
-    }
-
-    /// Gives the last arena another step of memory, or begins a new one, if the tier's size allows it and the
-    /// medium has room. A whole step comes from the memory node `wanted`, if that has some.
-    pub fn grow(&self, wanted: Option<Node>) -> Result<Grown, Error> {
-        let mut last = self.last.lock();
-        if self.count() == 0 || last.allocated == self.geometry.arena_bytes {
-            last.part = Some(self.begin()?);
-            last.allocated = 0;
-        }
-        let arena = ArenaId(self.count() - 1);
-        let from = last.allocated;
-        let step = if self.medium == Medium::Block { STEP_BYTES_ON_DISK } else { STEP_BYTES };
-        let step_end = |bytes| (from + 1).next_multiple_of(bytes).min(self.geometry.arena_bytes);
-        let mut to = step_end(step);
-        if last.part.is_none() {
-            last.part = Some(self.part(arena, OFlags::RDWR)?);
-        }
-        let last = &mut *last;
-        let (mut bad, mut node) = (Vec::new(), None);
-        let wanted = wanted.filter(|_| from.is_multiple_of(STEP_BYTES));
-        if let Some(part) = &last.part {
-            let file = &*part.file;
-            let huge = last.page_sizes.next_is_huge();
-            let started = Instant::now();
-            let mapping = self.mapping(arena)?;
-            if let Some(wanted) = wanted {
-                // A mapping that says where would be cut there, and this one lives.
-                let step =
-                    Mapping::of_file(file, from, to - from, Protection::ReadWrite, self.medium, false)?;
-                step.prefer(wanted);
-            }
-            bad = match provide(&mapping, file, from..to, huge) {
-                Err(error) if error.is_full() && step > STEP_BYTES => {
-                    to = step_end(STEP_BYTES);
-                    provide(&mapping, file, from..to, huge)
-                }
-                provided => provided,
-            }?;
-            node = self.node_of(&mapping, from..to);
-            if huge {
-                last.page_sizes.took(started.elapsed());
-            } else if to - from == STEP_BYTES {
-                self.small.lock().push_back((arena, from));
-            }
-        }
-        last.allocated = to;
-        let blocks = (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32;
-        Ok(Grown { arena, blocks, bad, wanted, node })
-    }
-
-    /// Where the steps lie that the first `blocks` blocks of an arena are in, on a machine with several memory nodes.
-    pub fn nodes(&self, arena: ArenaId, blocks: u32) -> Result<Vec<(Range<u32>, Node)>, Error> {
-        if !self.nodes.are_several() {
-            return Ok(Vec::new());
-        }
-        let mapping = self.mapping(arena)?;
-        let steps = (0..blocks).step_by((STEP_BYTES / BLOCK_BYTES) as usize);
-        let step = |first: u32| {
-            let step = first..blocks.min(first + (STEP_BYTES / BLOCK_BYTES) as u32);
-            let bytes = u64::from(step.start) * BLOCK_BYTES..u64::from(step.end) * BLOCK_BYTES;
-            Some((step, self.node_of(&mapping, bytes)?))
-        };
-        Ok(steps.filter_map(step).collect())
-    }
-
-    /// The node that a step's memory lies on; none, where it is of several: one had no more of it on the way.
-    fn node_of(&self, mapping: &Mapping, step: Range<u64>) -> Option<Node> {
-        let first = self.nodes.at(mapping, step.start)?;
-        (self.nodes.at(mapping, step.end - 1)? == first).then_some(first)
-    }
-
-    /// Makes one step of small pages a huge one, where there is any. For idle times: a session that uses the
-    /// memory meanwhile waits for some milliseconds. Says whether there was one.
+    /// Makes one step of small pages a huge one ([`TierArenas::collapse`]).
     pub fn collapse(&self) -> Result<bool, Error> {
-        let Some((arena, from)) = self.small.lock().pop_front() else { return Ok(false) };
-        // Where it cannot be done now, it stays as it is.
-        self.mapping(arena)?.collapse(from)?;
-        Ok(true)
+        self.fast.collapse()
     }
 
-    /// Makes one more arena, without memory.
-    fn begin(&self) -> Result<Part, Error> {
-        let arena = ArenaId(self.count());
-        if arena.0 >= self.geometry.arenas_max() {
-            return Err(Error::NoSpace);
-        }
-        let (blocks, len) = (self.geometry.arena_bytes, self.geometry.arena_file_bytes());
-        let path = arena_path(arena);
-        let part = self.parts.make(&path, len)?;
-        let mapped = part.map(Protection::ReadWrite, self.medium).and_then(|mapping| {
-            if len > blocks {
-                mapping.provide(&*part.file, blocks, len - blocks, false)?;
-            }
-            Ok(mapping)
-        });
-        let mapping = mapped.inspect_err(|_| {
-            // The error to report is the first one. A part left behind would be in the way of the next
-            // attempt.
-            let _ = self.parts.remove(&path);
-        })?;
-        if let Some(emulated) = self.emulated.get() {
-            mapping.emulate(emulated);
-        }
-        self.mapped.write().push(Arc::new(mapping));
-        Ok(part)
-    }
-
-    fn part(&self, arena: ArenaId, access: OFlags) -> Result<Part, Error> {
-        self.parts.part(&arena_path(arena), self.geometry.arena_file_bytes(), access)
+    /// What says in which opening arenas were written, of each tier where that is of use.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = &Arc<ArenaStamps>> {
+        self.tiers().filter_map(TierArenas::stamps)
     }
 
     /// The arena's mapping.
     pub fn mapping(&self, arena: ArenaId) -> Result<Arc<Mapping>, Error> {
-        let mapping = self.mapped.read().get(arena.0 as usize).cloned();
-        mapping.ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))
+        self.tier(arena.tier())?.mapping(arena)
     }
 
-    /// All mappings, by arena.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<Mapping>> {
-        self.mapped.read().clone()
-    }
-
-    /// Makes what this thread stored in arenas durable.
+    /// Makes what this thread stored in arenas durable, as the fast tier makes it. A store in memory is gone with
+    /// the machine, so its lower tiers need not have been written then.
     pub fn fence(&self) -> Result<(), Error> {
-        let mapped = self.all();
-        Ok(SharedMemory::fence_all(mapped.iter().map(|mapping| &***mapping))?)
-    }
-
-    /// A descriptor that allows reading only, to hand to a session, and where in it the arena begins.
-    pub fn descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
-        self.mapping(arena)?;
-        let part = self.part(arena, OFlags::RDONLY)?;
-        let file = part.file.try_clone().map_err(Error::io("copy a descriptor"))?;
-        Ok((file, part.offset))
-    }
-
-    /// A descriptor of an arena's file that allows writing, to hand to a session with a window.
-    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
-        self.mapping(arena)?;
-        let part = self.part(arena, OFlags::RDWR)?;
-        part.file.try_clone().map_err(Error::io("copy a descriptor"))
+        self.fast.fence()?;
+        if self.fast.medium() == Medium::Memory {
+            return Ok(());
+        }
+        self.lower.iter().flatten().filter(|lower| self.why_failed(lower.number()).is_none()).try_for_each(
+            |lower| {
+                let tier = lower.number();
+                lower.fence().map_err(|error| Error::TierFailed { tier, why: error.to_string() })
+            },
+        )
     }
 
     /// Has the disk take all that was written to arenas by calls (medium `block`).
     pub fn flush(&self, arenas: impl IntoIterator<Item = ArenaId>) -> Result<(), Error> {
-        let Some(files) = &self.written else { return Ok(()) };
         let mut arenas: Vec<ArenaId> = arenas.into_iter().collect();
         arenas.dedup();
         for arena in arenas {
-            let file = files.file(arena).ok_or_else(|| Error::Damaged(format!("arena {arena} cannot be opened")))?;
-            flush_file(file.as_fd()).map_err(Error::errno("sync an arena"))?;
+            let Some(files) = self.tier(arena.tier())?.written() else { continue };
+            let cannot = || Error::Damaged(format!("arena {arena} cannot be opened"));
+            let written = files.file(arena).ok_or_else(cannot)?;
+            flush_file(written.file.as_fd()).map_err(Error::errno("sync an arena"))?;
         }
         Ok(())
     }
 
     /// Has the disk take blocks that sessions wrote (medium `block`). A flush has to follow.
     pub fn write_back(&self, runs: &[Run]) {
-        let Some(files) = &self.written else { return };
         for run in runs {
-            if let Some(file) = files.file(self.geometry.arena(run.address)) {
-                let offset = self.geometry.arena_offset(run.address);
-                write_back(file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
+            let arena = self.geometry().arena(run.address);
+            let files = self.tier(arena.tier()).ok().and_then(TierArenas::written);
+            if let Some(written) = files.and_then(|files| files.file(arena)) {
+                let offset = written.offset + self.geometry().arena_offset(run.address);
+                write_back(written.file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
             }
         }
     }
 
+    /// A descriptor of an arena's file that allows writing, to hand to a session with a window of the fast tier.
+    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
+        self.tier(arena.tier())?.writable_descriptor(arena)
+    }
+
+    /// A descriptor that allows reading only, to hand to a session, and where in it the arena begins.
+    pub fn descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
+        self.tier(arena.tier())?.descriptor(arena)
+    }
+
     /// Copies bytes out of one arena; the range must not cross its end.
     pub fn read(&self, address: BlockAddress, inside: u64, out: &mut [u8]) -> Result<(), Error> {
-        let mapping = self.mapping(self.geometry.arena(address))?;
-        Ok(mapping.read(self.geometry.arena_offset(address) + inside, out)?)
+        self.tier(address.tier())?.read(address, inside, out)
     }
 }

@@ -8,13 +8,11 @@
 //! checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
 use super::arenas::Arenas;
-use super::stamps::ArenaStamps;
-use super::written_arenas::WrittenArenas;
 use crate::Error;
 use crate::tiers::blocks::Run;
 use cuesta_format::entry::Crc32c;
 use cuesta_format::operation::StagedWrite;
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::user_copy::Fault;
 use cuesta_media::{AccessError, Mapping};
@@ -36,32 +34,25 @@ fn sum_of(bytes: &[u8]) -> u32 {
     Crc32c::new().with(bytes).value()
 }
 
-/// Writes content; a fence has to follow.
-pub struct ContentWriter {
-    geometry: Geometry,
-    mapped: Vec<Arc<Mapping>>,
-    files: Option<Arc<WrittenArenas>>,
-    stamps: Option<Arc<ArenaStamps>>,
+/// Writes content of any tier; a fence has to follow.
+pub struct ContentWriter<'a> {
+    arenas: &'a Arenas,
 }
 
-impl ContentWriter {
-    /// One for the arenas there are.
+impl<'a> ContentWriter<'a> {
+    /// One for a store's arenas.
     #[must_use]
-    pub fn new(geometry: Geometry, arenas: &Arenas) -> ContentWriter {
-        ContentWriter {
-            geometry,
-            mapped: arenas.all(),
-            files: arenas.written(),
-            stamps: arenas.stamps().cloned(),
-        }
+    pub fn new(arenas: &'a Arenas) -> ContentWriter<'a> {
+        ContentWriter { arenas }
     }
 
-    fn mapping(&self, address: BlockAddress) -> Result<&Mapping, Error> {
-        let arena = self.geometry.arena(address);
-        let mapping = self.mapped.get(arena.0 as usize);
-        mapping
-            .map(|mapping| &**mapping)
-            .ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))
+    /// The sizes of the tier that a block is of.
+    fn geometry(&self, address: BlockAddress) -> Geometry {
+        self.arenas.geometry().of_tier(address.tier())
+    }
+
+    fn mapping(&self, address: BlockAddress) -> Result<Arc<Mapping>, Error> {
+        self.arenas.mapping(self.arenas.geometry().arena(address))
     }
 
     /// Writes whole blocks of one arena.
@@ -79,11 +70,12 @@ impl ContentWriter {
         mut damaged: impl FnMut(BlockAddress),
     ) -> Result<(), Error> {
         let mapping = self.mapping(run.address)?;
-        let offset = self.geometry.arena_offset(run.address);
+        let geometry = self.geometry(run.address);
+        let offset = geometry.arena_offset(run.address);
         if !planted::active(Bug::AdoptedUnflushed) {
             mapping.flush(offset, u64::from(run.blocks) * BLOCK_BYTES)?;
         }
-        if !self.geometry.checks_content {
+        if !geometry.checks_content {
             return Ok(());
         }
         let mut sums = Vec::with_capacity(run.blocks as usize * SUM_BYTES);
@@ -110,7 +102,7 @@ impl ContentWriter {
 
     /// Writes whole blocks, but no fence makes the blocks durable: the planted bug `MappedUnflushed`.
     pub fn put_unflushed(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
-        self.mapping(address)?.write(self.geometry.arena_offset(address), bytes)?;
+        self.mapping(address)?.write(self.arenas.geometry().arena_offset(address), bytes)?;
         self.put_sums(address, bytes, |sum| sum)
     }
 
@@ -122,28 +114,30 @@ impl ContentWriter {
 
     /// Writes bytes of the file of the arena that a block is of.
     fn write(&self, of: BlockAddress, offset: u64, bytes: &[u8]) -> Result<Result<(), AccessError>, Error> {
-        let mapping = self.mapping(of)?;
-        if let (Some(stamps), Some(files)) = (&self.stamps, &self.files) {
-            stamps.note(self.geometry.arena(of), files);
+        let arena = self.arenas.geometry().arena(of);
+        let tier = self.arenas.tier(arena.tier())?;
+        let (mapping, files) = (tier.mapping(arena)?, tier.written());
+        if let (Some(stamps), Some(files)) = (tier.stamps(), files) {
+            stamps.note(arena, files);
         }
-        let file = self.files.as_ref().and_then(|files| files.file(self.geometry.arena(of)));
+        let file = files.and_then(|files| files.file(arena));
         Ok(match file {
-            Some(file) => mapping.write_by_calls(file, offset, bytes),
+            Some(written) => mapping.write_by_calls(&*written.file, written.offset, offset, bytes),
             None => mapping.write_through(offset, bytes),
         })
     }
 
     /// Writes bytes that lie in one arena.
     fn store(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
-        let written = self.write(address, self.geometry.arena_offset(address), bytes)?;
+        let written = self.write(address, self.arenas.geometry().arena_offset(address), bytes)?;
         written.map_err(|error| match error {
             AccessError::Fault(Fault { copied }) => unwritable(address.plus(copied as u64)),
-            error => error.into(),
+            error => refused(address, error),
         })
     }
 
     fn put_sums(&self, address: BlockAddress, bytes: &[u8], sum: fn(u32) -> u32) -> Result<(), Error> {
-        if !self.geometry.checks_content {
+        if !self.geometry(address).checks_content {
             return Ok(());
         }
         let mut address = address;
@@ -162,17 +156,18 @@ impl ContentWriter {
 
     /// Writes checksums from a block's on. A page of them that the medium does not take is that of many blocks.
     fn store_sums(&self, address: BlockAddress, sums: &[u8]) -> Result<(), Error> {
-        let written = self.write(address, self.geometry.sum_offset(address), sums)?;
+        let geometry = self.geometry(address);
+        let written = self.write(address, geometry.sum_offset(address), sums)?;
         written.map_err(|error| match error {
             AccessError::Fault(Fault { copied }) => {
-                let arena = self.geometry.arena(address);
-                let block = self.geometry.arena_offset(address) / BLOCK_BYTES + (copied / SUM_BYTES) as u64;
+                let arena = geometry.arena(address);
+                let block = geometry.arena_offset(address) / BLOCK_BYTES + (copied / SUM_BYTES) as u64;
                 let first = block / SUMS_OF_PAGE * SUMS_OF_PAGE;
-                let blocks = SUMS_OF_PAGE.min(u64::from(self.geometry.arena_blocks()) - first);
-                let address = self.geometry.address(arena, first as u32);
+                let blocks = SUMS_OF_PAGE.min(u64::from(geometry.arena_blocks()) - first);
+                let address = geometry.address(arena, first as u32);
                 Error::Unwritable(Run { address, blocks: blocks as u32 })
             }
-            error => error.into(),
+            error => refused(address, error),
         })
     }
 
@@ -185,17 +180,18 @@ impl ContentWriter {
         mut damaged: impl FnMut(BlockAddress),
     ) -> Result<(), Error> {
         let (mut to, mut bytes) = (to, bytes);
+        let geometry = self.geometry(to);
         while !bytes.is_empty() {
             let inside = (to.0 % BLOCK_BYTES) as usize;
-            let room = self.geometry.arena_bytes - self.geometry.arena_offset(to);
+            let room = geometry.arena_bytes - geometry.arena_offset(to);
             let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-            let len = match self.geometry.checks_content {
+            let len = match geometry.checks_content {
                 false => len,
                 true if inside > 0 || len < BLOCK => len.min(BLOCK - inside),
                 true => len / BLOCK * BLOCK,
             };
             let (part, rest) = bytes.split_at(len);
-            if !self.geometry.checks_content {
+            if !geometry.checks_content {
                 self.store(to, part)?;
             } else if len < BLOCK {
                 self.overwrite_part(to, part, &mut damaged)?;
@@ -216,13 +212,14 @@ impl ContentWriter {
         let inside = to.0 % BLOCK_BYTES;
         let address = BlockAddress(to.0 - inside);
         let mapping = self.mapping(address)?;
-        let offset = self.geometry.arena_offset(address);
+        let geometry = self.geometry(address);
+        let offset = geometry.arena_offset(address);
         let mut block = [0; BLOCK];
         match mapping.read(offset, &mut block) {
             Err(AccessError::Fault(_)) => return Err(unwritable(address)),
             read => read?,
         }
-        let is_damaged = kept_sum(mapping, &self.geometry, address)? != Some(sum_of(&block));
+        let is_damaged = kept_sum(&mapping, &geometry, address)? != Some(sum_of(&block));
         block[inside as usize..][..bytes.len()].copy_from_slice(bytes);
         self.store(to, bytes)?;
         let mut sum = sum_of(&block);
@@ -244,6 +241,14 @@ fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Re
     }
 }
 
+/// The medium of a block's tier does not take it. A lower tier can be done without.
+fn refused(address: BlockAddress, error: AccessError) -> Error {
+    match address.tier() {
+        TierNumber::FAST => error.into(),
+        tier => Error::TierFailed { tier, why: error.to_string() },
+    }
+}
+
 /// The block that `at` lies in is not taken.
 fn unwritable(at: BlockAddress) -> Error {
     Error::Unwritable(Run { address: BlockAddress(at.0 / BLOCK_BYTES * BLOCK_BYTES), blocks: 1 })
@@ -252,18 +257,21 @@ fn unwritable(at: BlockAddress) -> Error {
 impl Arenas {
     /// Makes bytes of one block zero, durably.
     pub fn clear(&self, address: BlockAddress, inside: u64, bytes: u64) -> Result<(), Error> {
-        let writer = ContentWriter::new(*self.geometry(), self);
+        let writer = ContentWriter::new(self);
         writer.overwrite(address.plus(inside), &vec![0; bytes as usize], |_| {})?;
         self.fence()
     }
 
     /// Whether the medium gives a block, and it holds what was written to it, as far as the store can tell.
     pub fn is_intact(&self, address: BlockAddress) -> Result<bool, Error> {
-        let geometry = self.geometry();
+        let geometry = &self.geometry().of_tier(address.tier());
         if !geometry.checks_content {
             return self.read_if_given(address, &mut [0; BLOCK]);
         }
-        let mapping = self.mapping(geometry.arena(address))?;
+        let mapping = match self.mapping(geometry.arena(address)) {
+            Err(Error::TierMissing(_)) => return Ok(false),
+            mapping => mapping?,
+        };
         let sum = match mapping.sum(geometry.arena_offset(address), BLOCK_BYTES) {
             Err(AccessError::Fault(_)) => return Ok(false),
             summed => summed?,
@@ -293,20 +301,21 @@ impl Arenas {
     /// Reads a block, if the medium gives it. Says whether it does.
     pub fn read_if_given(&self, address: BlockAddress, block: &mut [u8; BLOCK]) -> Result<bool, Error> {
         match self.read(address, 0, block) {
-            Err(Error::Access(AccessError::Fault(_))) => Ok(false),
+            Err(Error::Access(AccessError::Fault(_)) | Error::TierMissing(_)) => Ok(false),
             read => read.map(|()| true),
         }
     }
 
     /// Whether a block's checksum says that it is damaged.
     pub fn is_known_damaged(&self, address: BlockAddress) -> Result<bool, Error> {
-        Ok(self.geometry().checks_content && !self.is_intact(address)?)
+        Ok(self.geometry().of_tier(address.tier()).checks_content && !self.is_intact(address)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tiers::memory::TierArenas;
     use cuesta_format::{ArenaId, Medium};
 
     const GEOMETRY: Geometry = Geometry {
@@ -319,7 +328,8 @@ mod tests {
 
     fn arenas(folder: &std::path::Path) -> Arenas {
         std::fs::create_dir(folder.join("arenas")).unwrap();
-        let arenas = Arenas::open(
+        let arenas = TierArenas::open(
+            TierNumber::FAST,
             &crate::tiers::device::Parts::open(folder, cuesta_format::StoreId([0; 16]), &GEOMETRY).unwrap(),
             GEOMETRY,
             Medium::Memory,
@@ -329,7 +339,7 @@ mod tests {
         while arenas.count() < 2 {
             arenas.grow(None).unwrap();
         }
-        arenas
+        Arenas::new(arenas, Vec::new())
     }
 
     /// Writes one byte past the checksums.
@@ -344,7 +354,7 @@ mod tests {
     fn a_written_block_is_intact_until_a_byte_of_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let arenas = arenas(folder.path());
-        let writer = ContentWriter::new(GEOMETRY, &arenas);
+        let writer = ContentWriter::new(&arenas);
         let [first, second] = [2, 3].map(|block| GEOMETRY.address(ArenaId(0), block));
         writer.put(first, &[7; 2 * BLOCK]).unwrap();
         assert!(arenas.is_intact(first).unwrap() && arenas.is_intact(second).unwrap());
@@ -358,7 +368,7 @@ mod tests {
     fn a_block_that_is_written_in_part_is_intact_if_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let arenas = arenas(folder.path());
-        let writer = ContentWriter::new(GEOMETRY, &arenas);
+        let writer = ContentWriter::new(&arenas);
         let last = GEOMETRY.address(ArenaId(0), GEOMETRY.arena_blocks() - 1);
         let next = GEOMETRY.address(ArenaId(1), 0);
         [last, next].iter().for_each(|&block| writer.put(block, &[1; BLOCK]).unwrap());

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::tiers::device::Parts;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::Misplaced;
-use cuesta_format::{ArenaId, Geometry, StoreId};
+use cuesta_format::{ArenaId, Geometry, StoreId, TierNumber};
 use cuesta_media::create_allocated;
 use rustix::fs::FallocateFlags;
 use std::fs::File;
@@ -48,6 +48,8 @@ pub enum LostArena {
 pub(crate) struct Needed<'a> {
     /// The store.
     pub(crate) store: StoreId,
+    /// The tier.
+    pub(crate) tier: TierNumber,
     /// In which opening each arena was last written; 0: that was not noted.
     pub(crate) written_in: &'a [u64],
 }
@@ -63,20 +65,21 @@ pub(crate) fn lost_arenas(
         return Ok(lost);
     }
     let right = geometry.arena_file_bytes();
-    for arena in (0..geometry.arenas_max()).map(ArenaId) {
+    for arena in (0..geometry.arenas_max()).map(|index| ArenaId::new(needed.tier, index.into())) {
         let file = arena_path(arena);
         match parts.tier().join(&file).metadata() {
             Ok(found) if found.len() < right => {
                 lost.push(LostArena::Cut { file, found: found.len(), right });
             }
             Ok(_) => {
-                let written_in = needed.written_in.get(arena.0 as usize).copied().unwrap_or_default();
+                let written_in = needed.written_in.get(arena.index() as usize).copied().unwrap_or_default();
                 if let Err(why) = stamps::judge(parts.tier(), geometry, needed.store, arena, written_in) {
                     lost.push(LostArena::Misplaced { file, arena, why });
                 }
             }
             Err(error)
-                if error.kind() == ErrorKind::NotFound && (arena.0 as usize) < needed.written_in.len() =>
+                if error.kind() == ErrorKind::NotFound
+                    && (arena.index() as usize) < needed.written_in.len() =>
             {
                 lost.push(LostArena::Missing(file));
             }
@@ -118,7 +121,7 @@ pub(crate) fn mend_arenas(
                 file.write_all_at(&sums, geometry.arena_bytes)
                     .and_then(|()| file.sync_all())
                     .map_err(Error::io("take away an arena's checksums"))?;
-                let written_in = needed.written_in.get(arena.0 as usize).copied().unwrap_or_default();
+                let written_in = needed.written_in.get(arena.index() as usize).copied().unwrap_or_default();
                 stamps::write(&file, geometry, needed.store, *arena, written_in)?;
                 file.sync_all().map_err(Error::io("sync an arena"))?;
             }

@@ -1,8 +1,10 @@
-//! The arenas, mapped for as long as the daemon runs.
+//! The arenas of all tiers, mapped for as long as the daemon runs.
 //!
 //! | file | idea |
 //! |---|---|
-//! | `arenas` | the arenas and their mappings |
+//! | `arenas` | the arenas of all tiers: each question goes to the right one |
+//! | `tier_arenas` | the arenas of one tier, and their mappings |
+//! | `lower` | lower tiers: where they lie, and whether they are this store's |
 //! | `content` | what is in blocks, and its checksums |
 //! | `written_arenas` | the files they are written to, where that is done by calls |
 //! | `stamps` | in which opening of the store an arena was last written |
@@ -14,15 +16,19 @@
 
 mod arenas;
 mod content;
+mod lower;
 mod mend;
 mod page_size;
 mod stamps;
 mod steps;
+mod tier_arenas;
 mod written_arenas;
 
-pub use arenas::{Arenas, Grown};
+pub use arenas::Arenas;
 pub use content::ContentWriter;
+pub(crate) use lower::open_arenas;
+pub use lower::{LowerTier, LowerTierError, create_lower_tier, remove_lower_tier};
 pub use mend::LostArena;
-pub(crate) use mend::{Needed, lost_arenas, mend_arenas};
-pub(crate) use stamps::ArenaStamps;
+pub(crate) use mend::{Needed, lost_arenas};
 pub use steps::StepNodes;
+pub use tier_arenas::{Grown, TierArenas};

@@ -50,8 +50,8 @@ impl ArenaStamps {
         if stamped.all.contains(&arena) {
             return;
         }
-        let Some(file) = files.file(arena) else { return };
-        if self.put(&file, arena).is_ok() {
+        let Some(written) = files.file(arena) else { return };
+        if self.put(&written.file, arena).is_ok() {
             stamped.all.insert(arena);
             stamped.new.insert(arena);
         }

@@ -1,7 +1,7 @@
 //! On which memory node each step of the arenas' memory lies, on a machine with several, and how many free blocks are on each.
 //! On a machine with one node nothing is known, and nothing counted.
 
-use super::arenas::STEP_BYTES;
+use super::tier_arenas::STEP_BYTES;
 use cuesta_format::BLOCK_BYTES;
 use cuesta_media::Node;
 use std::collections::BTreeMap;

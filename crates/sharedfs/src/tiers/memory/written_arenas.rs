@@ -7,8 +7,9 @@
 //! [`SharedMemory::write_by_calls`]: cuesta_media::SharedMemory::write_by_calls
 
 use crate::Error;
-use cuesta_format::ArenaId;
+use crate::tiers::device::Parts;
 use cuesta_format::geometry::arena_path;
+use cuesta_format::{ArenaId, Geometry};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
@@ -23,34 +24,64 @@ type OpenArena = Mutex<Option<(ArenaId, Arc<OwnedFd>)>>;
 /// The files of a tier's arenas.
 #[derive(Debug)]
 pub(crate) struct WrittenArenas {
-    tier: OwnedFd,
+    place: Place,
     kept: [OpenArena; KEPT],
 }
 
+#[derive(Debug)]
+enum Place {
+    /// A folder with a file for each.
+    Folder(OwnedFd),
+    /// A disk that holds all of them.
+    Disk(Arc<Parts>, Geometry),
+}
+
+/// The file that an arena is written to, and where in it the arena begins.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenArena {
+    pub(crate) file: Arc<OwnedFd>,
+    pub(crate) offset: u64,
+}
+
 impl WrittenArenas {
-    pub(crate) fn open(tier: &Path) -> Result<WrittenArenas, Error> {
-        let tier = rustix::fs::open(tier, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(Error::errno("open the folder of arenas"))?;
-        Ok(WrittenArenas { tier, kept: std::array::from_fn(|_| Mutex::default()) })
+    pub(crate) fn open(parts: &Arc<Parts>, geometry: Geometry) -> Result<WrittenArenas, Error> {
+        let kept = std::array::from_fn(|_| Mutex::default());
+        if parts.disk().is_some() {
+            return Ok(WrittenArenas { place: Place::Disk(Arc::clone(parts), geometry), kept });
+        }
+        Ok(WrittenArenas { place: Place::Folder(open_folder(parts.tier())?), kept })
     }
 
     /// An arena's file; `None` where it cannot be opened, as when there are no descriptors: then it is stored to.
-    pub(crate) fn file(&self, arena: ArenaId) -> Option<Arc<OwnedFd>> {
-        let mut kept = self.kept[arena.0 as usize % KEPT].lock();
+    pub(crate) fn file(&self, arena: ArenaId) -> Option<WrittenArena> {
+        let folder = match &self.place {
+            Place::Folder(folder) => folder,
+            Place::Disk(parts, geometry) => {
+                let disk = parts.disk()?;
+                let offset = disk.offset(arena, geometry);
+                return Some(WrittenArena { file: Arc::clone(disk.file()), offset });
+            }
+        };
+        let mut kept = self.kept[arena.index() as usize % KEPT].lock();
         if let Some((_, file)) = kept.as_ref().filter(|(of, _)| *of == arena) {
-            return Some(Arc::clone(file));
+            return Some(WrittenArena { file: Arc::clone(file), offset: 0 });
         }
         let access = OFlags::RDWR | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::openat(&self.tier, arena_path(arena), access, Mode::empty()).ok().map(Arc::new);
+        let file = rustix::fs::openat(folder, arena_path(arena), access, Mode::empty()).ok().map(Arc::new);
         *kept = file.clone().map(|file| (arena, file));
-        file
+        file.map(|file| WrittenArena { file, offset: 0 })
     }
+}
+
+fn open_folder(tier: &Path) -> Result<OwnedFd, Error> {
+    rustix::fs::open(tier, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::errno("open the folder of arenas"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::StoreId;
     use std::os::fd::AsFd;
 
     fn tier(path: &Path, holds: &str) {
@@ -59,9 +90,15 @@ mod tests {
             .for_each(|arena| std::fs::write(path.join(arena_path(ArenaId(arena))), holds).unwrap());
     }
 
-    fn read(file: Option<Arc<OwnedFd>>) -> String {
+    fn open(tier: &Path) -> WrittenArenas {
+        let geometry = Geometry::default();
+        let parts = Parts::open(tier, StoreId([0; 16]), &geometry).unwrap();
+        WrittenArenas::open(&parts, geometry).unwrap()
+    }
+
+    fn read(arena: Option<WrittenArena>) -> String {
         let mut bytes = [0; 3];
-        rustix::io::pread(file.unwrap().as_fd(), &mut bytes[..], 0).unwrap();
+        rustix::io::pread(arena.unwrap().file.as_fd(), &mut bytes[..], 0).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -70,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (named, moved) = (folder.path().join("store"), folder.path().join("moved"));
         tier(&named, "old");
-        let files = WrittenArenas::open(&named).unwrap();
+        let files = open(&named);
         std::fs::rename(&named, &moved).unwrap();
         tier(&named, "new");
         assert_eq!(read(files.file(ArenaId(0))), "old");
@@ -84,7 +121,7 @@ mod tests {
         tier(folder.path(), "old");
         let last = ArenaId(KEPT as u32);
         std::fs::write(folder.path().join(arena_path(last)), "end").unwrap();
-        let files = WrittenArenas::open(folder.path()).unwrap();
+        let files = open(folder.path());
         for _ in 0..2 {
             assert_eq!(read(files.file(ArenaId(0))), "old");
             assert_eq!(read(files.file(last)), "end");

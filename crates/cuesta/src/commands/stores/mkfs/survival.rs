@@ -7,11 +7,16 @@ use std::path::Path;
 const FIRST_LOGIN_UID: u32 = 1000;
 
 /// Says what the user must know before trusting the store in `tier` with anything.
-pub fn warn(tier: &Path) {
+pub fn warn(tier: &Path, has_lower_tiers: bool) {
     output::warning(
         "this store lives in memory. It survives the death of programs and of the daemon; it does NOT survive \
          a power loss, a reboot or a kernel crash.",
     );
+    if has_lower_tiers {
+        output::warning(
+            "its names lie in memory, too: what it has in lower tiers is lost with them at a reboot, and is discarded.",
+        );
+    }
     if tier.starts_with("/dev/shm") && logind_cleans_up() {
         output::warning(
             "logind removes your files in /dev/shm when your last session ends. Keep them with `loginctl \

@@ -1,0 +1,96 @@
+//! `cuesta tier`: the tiers of a store.
+
+use crate::daemons::daemon::Daemon;
+use crate::messages::failure::Failure;
+use crate::messages::output;
+use crate::messages::size::human;
+use crate::stores::store::Store;
+use clap::Subcommand;
+use cuesta_format::BLOCK_BYTES;
+use cuesta_format::wire::{Request, Response, TierStatus};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Show the tiers of a store.\n\n\
+                  A store has a fast tier, and below it any number of lower ones, which cuesta mkfs --tier makes. Programs write \
+                  to the fast tier. Long runs of content go to the tier below, and so does everything while the fast tier is full.",
+    after_help = "\
+Examples:
+  cuesta tier list ~/store
+  cuesta tier list --json ~/store
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon serves the store."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the tiers, the fastest first, and how full each is
+    List {
+        /// The store's directory
+        store: PathBuf,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Action::List { store, json } = &arguments.action;
+    let store = Store::find(store)?;
+    let mut daemon = Daemon::expect(&store)?;
+    let status = match daemon.ask(&Request::Status)? {
+        Response::Status(status) => status,
+        other => return Err(daemon.unexpected(&other)),
+    };
+    output::print(&if *json { as_json(&status.tiers) } else { as_text(&status.tiers) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(tiers: &[TierStatus]) -> String {
+    let tiers = tiers.iter().map(|tier| {
+        json!({
+            "number": tier.number,
+            "name": tier.name,
+            "path": tier.path,
+            "medium": tier.medium,
+            "bytes": tier.blocks * BLOCK_BYTES,
+            "bytes_used": tier.blocks_used * BLOCK_BYTES,
+            "missing": tier.missing,
+            "failed": tier.failed,
+        })
+    });
+    json!({ "tiers": tiers.collect::<Vec<_>>() }).to_string() + "\n"
+}
+
+fn as_text(tiers: &[TierStatus]) -> String {
+    let rows: Vec<Vec<String>> = tiers
+        .iter()
+        .map(|tier| {
+            vec![
+                tier.number.to_string(),
+                tier.name.clone(),
+                tier.medium.to_string(),
+                human(tier.blocks_used * BLOCK_BYTES),
+                human(tier.blocks * BLOCK_BYTES),
+                tier.path.clone(),
+            ]
+        })
+        .collect();
+    let mut text = output::table(&["tier", "name", "medium", "used", "of", "place"], &rows);
+    for tier in tiers {
+        if let Some(why) = &tier.missing {
+            text += &format!("  {} is missing, and reading what lies there fails: {why}\n", tier.name);
+        }
+        if let Some(why) = &tier.failed {
+            text += &format!("  {} failed, and is only read until the next start: {why}\n", tier.name);
+        }
+    }
+    text
+}

@@ -1,0 +1,305 @@
+//! Lower tiers: content beyond the fast tier lies on a disk, and is read, checked and removed from there.
+
+use crate::common::{Ended, TestFolder, can_mount};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
+struct Tiered {
+    place: TestFolder,
+    /// On a disk: where the tests' folders lie is memory.
+    disk: tempfile::TempDir,
+}
+
+impl Tiered {
+    fn new() -> Tiered {
+        let (place, disk) = (TestFolder::new(), tempfile::tempdir_in("/var/tmp").unwrap());
+        let tiered = Tiered { place, disk };
+        let tier = format!("disk={}:256M", tiered.tier().display());
+        let made =
+            tiered.place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier]);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        assert!(made.text().contains("over one lower tier"), "{}", made.text());
+        tiered
+    }
+
+    fn tier(&self) -> PathBuf {
+        self.disk.path().join("tier")
+    }
+
+    fn python(&self, script: &str) -> Ended {
+        let script = format!("import errno, os, random\n{script}");
+        self.place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script])
+    }
+
+    #[track_caller]
+    fn ran(&self, script: &str) -> String {
+        let ended = self.python(script);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+        ended.text()
+    }
+
+    /// Bytes that files have in each tier.
+    fn used(&self) -> Vec<u64> {
+        let listed = self.place.cuesta(&["tier", "list", "--json", "store"]).text();
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let tiers = listed["tiers"].as_array().unwrap();
+        tiers.iter().map(|tier| tier["bytes_used"].as_u64().unwrap()).collect()
+    }
+
+    fn stop(&self) {
+        assert_eq!(self.place.cuesta(&["stop", "store"]).status(), 0);
+    }
+}
+
+/// Twenty times the fast tier, in files of many sizes, and how to look whether all of it is there.
+const FILES: &str = "
+def data(n):
+    return random.Random(n).randbytes(200_000 + n * 37_000 % 3_000_000)
+names = range(100)
+def check(skipped=()):
+    for n in names:
+        if n not in skipped:
+            assert open(f'/cuesta/{n}', 'rb').read() == data(n), n
+";
+
+#[test]
+fn a_store_holds_twenty_times_its_fast_tier_and_survives_kills_at_random() {
+    let seed = 35;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let tiered = Tiered::new();
+    let write = "
+import sys
+for n in names:
+    if n >= int(sys.argv[1]):
+        with open(f'/cuesta/{n}', 'wb') as file:
+            file.write(data(n))
+            os.fsync(file.fileno())
+        print(n, flush=True)";
+    let mut written = 0;
+    while written < 100 {
+        // The daemon, or the program: the files that the program told of are kept.
+        let mut kills = random.u64(5..25);
+        let script = format!("import errno, os, random\n{FILES}{write}");
+        let from = written.to_string();
+        let mut writer = tiered
+            .place
+            .command(&["run", "--store", "store", "--", "python3", "-c", &script, &from])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let ends_program = random.bool();
+        for line in BufReader::new(writer.stdout.take().unwrap()).lines() {
+            written = line.unwrap().parse::<u64>().unwrap() + 1;
+            kills = kills.saturating_sub(1);
+            match (kills, ends_program) {
+                (0, true) => {
+                    writer.kill().unwrap();
+                    break;
+                }
+                (0, false) => {
+                    tiered.place.kill_daemon();
+                    kills = random.u64(5..25);
+                }
+                _ => {}
+            }
+        }
+        let ended = writer.wait().unwrap();
+        assert!(ended.success() || ends_program, "{ended}");
+        let check = format!("{FILES}check(range({written}, 100))");
+        tiered.ran(&check);
+    }
+    let used = tiered.used();
+    assert!(used[0] <= 8 << 20 && used[1] > 100 << 20, "{used:?}");
+    tiered.place.kill_daemon();
+    tiered.place.wait_until_unused();
+    tiered.ran(&(FILES.to_owned() + "check()"));
+    let explained = tiered.place.cuesta(&["explain", "--store", "store", "--json", "50"]).text();
+    assert!(explained.contains(r#""tier":"disk""#), "{explained}");
+    let change = "
+for n in names:
+    with open(f'/cuesta/{n}', 'r+b') as file:
+        file.seek(100_001)
+        file.write(b'x' * 5000)
+for n in names:
+    right = bytearray(data(n))
+    right[100_001:105_001] = b'x' * 5000
+    assert open(f'/cuesta/{n}', 'rb').read() == right, n
+    os.truncate(f'/cuesta/{n}', 100_000)
+    os.unlink(f'/cuesta/{n}')";
+    tiered.ran(&(FILES.to_owned() + change));
+    tiered.stop();
+    let checked = tiered.place.cuesta(&["fsck", "store", "--content"]);
+    assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+    tiered.ran("pass");
+    assert_eq!(tiered.used(), [0, 0], "what was removed is free");
+}
+
+#[test]
+fn a_full_store_says_so_before_it_acknowledges() {
+    let tiered = Tiered::new();
+    let fill = "
+written = 0
+try:
+    with open('/cuesta/big', 'wb', buffering=0) as file:
+        while True:
+            written += file.write(bytes([written // 65536 % 251]) * 65536)
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+assert written > 250 << 20, written
+with open('/cuesta/big', 'rb') as file:
+    for at in range(0, written - 65536, 65536):
+        assert file.read(65536) == bytes([at // 65536 % 251]) * 65536, at
+room = os.statvfs('/cuesta')
+assert room.f_bavail * room.f_frsize < 8 << 20, room
+os.unlink('/cuesta/big')
+open('/cuesta/small', 'wb').write(b'again')";
+    tiered.ran(fill);
+    tiered.stop();
+    let checked = tiered.place.cuesta(&["fsck", "store", "--content"]);
+    assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+}
+
+#[test]
+fn what_lies_on_a_missing_tier_is_an_error_and_is_whole_again_when_the_tier_is_back() {
+    let tiered = Tiered::new();
+    let write = "
+open('/cuesta/small', 'wb').write(b'small')
+open('/cuesta/large', 'wb').write(random.Random(1).randbytes(20_000_000))";
+    tiered.ran(write);
+    assert!(tiered.used()[1] >= 16 << 20);
+    tiered.stop();
+    let aside = tiered.disk.path().join("aside");
+    std::fs::rename(tiered.tier(), &aside).unwrap();
+    let without = "
+assert open('/cuesta/small', 'rb').read() == b'small'
+assert os.stat('/cuesta/large').st_size == 20_000_000
+try:
+    open('/cuesta/large', 'rb').read()
+    raise AssertionError('it was read')
+except OSError as error:
+    assert error.errno == errno.EIO, error
+with open('/cuesta/large', 'r+b', buffering=0) as file:
+    file.seek(10_000_000 // 4096 * 4096)
+    try:
+        file.write(b'part of a block')
+        raise AssertionError('the rest of the block is gone')
+    except OSError as error:
+        assert error.errno == errno.EIO, error
+os.rename('/cuesta/large', '/cuesta/renamed')
+open('/cuesta/other', 'wb').write(b'other')";
+    tiered.ran(without);
+    let listed = tiered.place.cuesta(&["tier", "list", "store"]).text();
+    assert!(listed.contains("disk is missing"), "{listed}");
+    tiered.stop();
+    let checked = tiered.place.cuesta(&["fsck", "store", "--dry-run"]);
+    assert!(checked.text().contains("tier 1 is missing"), "{}{}", checked.text(), checked.errors());
+    std::fs::rename(&aside, tiered.tier()).unwrap();
+    let again = "
+assert open('/cuesta/renamed', 'rb').read() == random.Random(1).randbytes(20_000_000)
+assert open('/cuesta/other', 'rb').read() == b'other'";
+    tiered.ran(again);
+    tiered.stop();
+    assert_eq!(tiered.place.cuesta(&["fsck", "store", "--content"]).status(), 0);
+}
+
+#[test]
+fn a_changed_block_of_a_lower_tier_is_told_and_destroy_empties_the_tier() {
+    let tiered = Tiered::new();
+    tiered.ran("open('/cuesta/large', 'wb').write(random.Random(1).randbytes(20_000_000))");
+    let explained = tiered.place.cuesta(&["explain", "--store", "store", "--json", "large"]).text();
+    let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
+    let extents = explained["extents"].as_array().unwrap();
+    let below = extents.iter().find(|extent| extent["tier"] == "disk").unwrap();
+    let arena_bytes = 1 << 20;
+    let address = below["address"].as_u64().unwrap();
+    let arena = tiered.tier().join(format!("arenas/arena-{:06}", address / arena_bytes));
+    let file = File::options().read(true).write(true).open(arena).unwrap();
+    let mut byte = [0];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, address % arena_bytes).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 1], address % arena_bytes).unwrap();
+    let read = "
+try:
+    open('/cuesta/large', 'rb').read()
+    raise AssertionError('it was read')
+except OSError as error:
+    assert error.errno == errno.EIO, error";
+    tiered.ran(read);
+    let scrubbed = tiered.place.cuesta(&["scrub", "store"]);
+    assert!(scrubbed.text().contains("large"), "{}{}", scrubbed.text(), scrubbed.errors());
+    let destroyed = tiered.place.cuesta(&["destroy", "--yes", "store"]);
+    assert_eq!(destroyed.status(), 0, "{}", destroyed.errors());
+    assert!(destroyed.text().contains("removed its lower tier"), "{}", destroyed.text());
+    assert_eq!(std::fs::read_dir(tiered.tier()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_tier_that_cannot_be_is_refused_in_one_line() {
+    let place = TestFolder::new();
+    let disk = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mkfs =
+        |tier: &str| place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", tier]);
+    std::fs::write(disk.path().join("file"), "").unwrap();
+    let at = |name: &str| disk.path().join(name).display().to_string();
+    mkfs(&format!("disk={}:1G", at(""))).refused(1, &["not empty"]);
+    mkfs(&format!("disk={}:1000", at("tier"))).refused(2, &["too small"]);
+    mkfs(&format!("disk={}:9999T", at("tier"))).refused(2, &["room for"]);
+    assert!(!place.path("store").exists() && !disk.path().join("tier").exists());
+}
+
+/// A disk without a file system: a loop device.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path, bytes: u64) -> Loop {
+        File::create(image).unwrap().set_len(bytes).unwrap();
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(image).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_disk_without_a_file_system_is_a_tier() {
+    if !can_mount() {
+        return;
+    }
+    let images = tempfile::tempdir_in("/var/tmp").unwrap();
+    let disk = Loop::new(&images.path().join("image"), 100 << 20);
+    let place = TestFolder::new();
+    let mkfs = |size: &str, more: &[&str]| {
+        let tier = format!("raw={}:{size}", disk.0);
+        let arguments = ["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier];
+        place.cuesta(&[&arguments[..], more].concat())
+    };
+    mkfs("1G", &[]).refused(2, &["room for"]);
+    std::fs::write(&disk.0, vec![1; 4096]).unwrap();
+    mkfs("90M", &[]).refused(1, &["holds something", "--overwrite-device"]);
+    let made = mkfs("90M", &["--overwrite-device"]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let run = |script: &str| {
+        let script = format!("import random\n{script}");
+        let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script]);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+    };
+    run("open('/cuesta/large', 'wb').write(random.Random(2).randbytes(60_000_000))");
+    place.kill_daemon();
+    place.wait_until_unused();
+    run("assert open('/cuesta/large', 'rb').read() == random.Random(2).randbytes(60_000_000)");
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    let checked = place.cuesta(&["fsck", "store", "--content"]);
+    assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+    assert_eq!(place.cuesta(&["destroy", "--yes", "store"]).status(), 0);
+    let mut label = [1; 48];
+    std::os::unix::fs::FileExt::read_exact_at(&File::open(&disk.0).unwrap(), &mut label, 0).unwrap();
+    assert_eq!(label, [0; 48], "the disk is no store's any more");
+}
