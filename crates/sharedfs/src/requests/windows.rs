@@ -55,7 +55,10 @@ impl SharedFs {
         let wanted = self.blocks_of_window(session, u64::from(blocks));
         // Memory takes its time: the session gets what there is, and asks again.
         let ready = wanted.min(BLOCKS_READY);
-        let is_ready = || self.space.lock().allocator.free_blocks_in(TierNumber::FAST) >= ready;
+        let is_ready = || {
+            let is_free = self.space.lock().allocator.free_blocks_in(TierNumber::FAST) >= ready;
+            is_free && self.room() >= ready
+        };
         for _ in 0..STEPS_MOST {
             if is_ready() || !self.grow(node, is_ready)? {
                 break;

@@ -56,6 +56,7 @@ impl SharedFs {
         taken.retain(|&along| along != inode);
         taken.push(inode);
         let _wanted = self.await_names(session, &taken);
+        self.write_back_staged(session);
         // It stands still while a digest that is going on comes to its end. Other threads that have the
         // digester may keep it for long.
         let is_stopped =
