@@ -126,7 +126,7 @@ impl SharedFs {
         transaction.commit()?;
         let core = self.core.lock();
         if !core.sessions.contains_key(&session) {
-            // Nobody reads the record any more: the session's slot of the table is free.
+            // No recovery reads the record: the session's slot of the table is free.
             return Err(Trouble::Refused(Refusal::SessionEnded));
         }
         self.space.lock().windows.add(session, run);
