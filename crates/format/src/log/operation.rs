@@ -54,7 +54,7 @@ pub enum Operation<'a> {
         inode: InodeNumber,
         /// Where, in bytes.
         offset: u64,
-        /// What, and where its blocks are.
+        /// The bytes at its edges, and the places of its blocks.
         staged: StagedWrite<'a>,
     },
     /// Sets the size. Bytes behind the new end are gone, and new bytes read as zeros.

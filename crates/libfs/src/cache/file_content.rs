@@ -30,7 +30,7 @@ struct OverlayPiece {
 const IN_LOG: u64 = u64::MAX;
 const ZEROS: u64 = u64::MAX - 1;
 
-/// What a piece of the overlay says.
+/// The meaning of a piece of the overlay.
 enum Fresh {
     Log(LogPosition),
     Staged(u64),

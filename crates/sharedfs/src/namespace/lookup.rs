@@ -25,7 +25,7 @@ pub trait Lookup {
     /// Whether all blocks of a run are granted to the log's session, to be named once.
     fn may_name(&self, run: Run) -> bool;
     /// Whether the blocks of a staged write, whose entry ends at `end`, hold what the entry says. Where a loss of power
-    /// cannot have taken them, they do; and where the entry was acknowledged, it counts whatever they hold.
+    /// cannot have taken them, they do. An entry that was acknowledged counts with any content.
     fn is_there(&self, staged: &StagedWrite<'_>, end: LogPosition) -> Result<bool, Error>;
     /// The slots of which a caller has records.
     fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error>;

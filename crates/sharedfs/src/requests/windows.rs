@@ -23,6 +23,8 @@ const WINDOW_PART: u64 = 64;
 const BLOCKS_MOST: u64 = 16 << 10;
 /// Blocks for which memory is made while a session waits: 4 MiB.
 const BLOCKS_READY: u64 = 1 << 10;
+/// Steps of memory that are made for that at most.
+const STEPS_MOST: usize = 8;
 /// Least staged writes that a window of a small tier has room for.
 const WRITES_LEAST: u64 = 4;
 /// Free runs that are looked at for one that is long enough.
@@ -53,9 +55,15 @@ impl SharedFs {
         let wanted = self.blocks_of_window(session, tier, u64::from(blocks));
         // Memory takes its time: the session gets what there is, and asks again.
         let ready = wanted.min(BLOCKS_READY);
-        let is_ready = || self.space.lock().allocator.free_blocks_in(tier) >= ready;
-        while ready > 0 && self.room() < ready && self.grow(node, || self.room() >= ready)? {}
-        while ready > 0 && !is_ready() && self.grow_tier(tier, node, is_ready)? {}
+        let is_ready = || {
+            let is_free = self.space.lock().allocator.free_blocks_in(tier) >= ready;
+            is_free && self.room() >= ready
+        };
+        for _ in 0..STEPS_MOST {
+            if is_ready() || !self.grow_tier(tier, node, is_ready)? {
+                break;
+            }
+        }
         let Some(run) = self.take_window(tier, wanted, node) else { return Ok(NONE) };
         match self.grant_window(session, run) {
             Ok((file, begins)) => {
@@ -79,14 +87,15 @@ impl SharedFs {
     fn blocks_of_window(&self, session: SessionId, of: TierNumber, blocks: u64) -> u64 {
         let Ok(arenas) = self.arenas.tier(of) else { return 0 };
         let tier = blocks_in(arenas);
-        let beyond = if of == TierNumber::FAST { self.mapped.beyond() } else { 0 };
         let space = self.space.lock();
-        let free = (space.allocator.free_blocks_in(of) + unmade_in(arenas, &space)).saturating_sub(beyond);
+        let free = space.allocator.free_blocks_in(of) + unmade_in(arenas, &space);
+        // Any tier keeps a promise; those that were made count on the fast one first.
+        let promised = if of == TierNumber::FAST { space.credits.outstanding() } else { 0 };
         let least = self.blocks_least();
         let wanted = blocks.min(BLOCKS_MOST).min((tier / WINDOW_PART).max(WRITES_LEAST * least));
         let is_granted = wanted >= least
             && self.room_at_most(&space, self.mapped.beyond()) >= wanted
-            && free > tier / PLENTY_PART
+            && free.saturating_sub(promised) > tier / PLENTY_PART
             && space.windows.held_in(of) + wanted <= tier / HELD_PART
             && space.windows.count(session) < WINDOWS_MAX;
         if is_granted { wanted } else { 0 }
@@ -121,7 +130,7 @@ impl SharedFs {
         transaction.commit()?;
         let core = self.core.lock();
         if !core.sessions.contains_key(&session) {
-            // Nobody reads the record any more: the session's slot of the table is free.
+            // No recovery reads the record: the session's slot of the table is free.
             return Err(Trouble::Refused(Refusal::SessionEnded));
         }
         self.space.lock().windows.add(session, run);

@@ -25,7 +25,7 @@ pub(crate) fn load_allocator(
     }
     let mut allocator = Allocator::new(geometry, arenas.tiers_count());
     for tier in arenas.tiers() {
-        load_tier(&mut allocator, &snapshot, tier, &granted, geometry)?;
+        load_tier(&mut allocator, &snapshot, tier, geometry, &granted)?;
     }
     for tier in arenas.missing() {
         load_missing_tier(&mut allocator, &snapshot, tier, geometry)?;
@@ -40,6 +40,8 @@ pub(crate) fn load_allocator(
     Ok((allocator, windows))
 }
 
+}
+
 fn bitmaps(snapshot: &Snapshot, arena: ArenaId, geometry: &Geometry) -> Result<(Bitmap, Bitmap), Error> {
     let bitmap =
         |bytes: Option<Vec<u8>>| Bitmap::from_bytes(geometry.arena_blocks(), &bytes.unwrap_or_default());
@@ -50,19 +52,16 @@ fn load_tier(
     allocator: &mut Allocator,
     snapshot: &Snapshot,
     arenas: &TierArenas,
-    granted: &[Run],
     geometry: Geometry,
+    granted: &[Run],
 ) -> Result<(), Error> {
     let tier = arenas.number();
     for index in 0..arenas.count() {
         let arena = ArenaId::new(tier, index.into());
         let (used, bad) = bitmaps(snapshot, arena, &geometry)?;
         let is_last = index + 1 == arenas.count();
-        let made = if is_last {
-            end_of_granted(granted, &geometry, arena).max(used.end_of_used())
-        } else {
-            geometry.arena_blocks()
-        };
+        let granted_to = end_of_granted(granted, &geometry, arena);
+        let made = if is_last { used.end_of_used().max(granted_to) } else { geometry.arena_blocks() };
         if is_last {
             arenas.resume(made);
         }

@@ -32,7 +32,7 @@ pub struct Windows {
     held: u64,
 }
 
-/// What a batch does to one window.
+/// The effect of a batch on one window.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowChange {
     /// Its first block.
@@ -225,7 +225,7 @@ impl Windows {
         }
     }
 
-    /// What becomes of a session's windows when a batch that names `claims` is committed, up to a position.
+    /// The effect on a session's windows of the commit of a batch that names `claims`, up to a position.
     pub(crate) fn after(&self, session: SessionId, claims: &Claims, to: LogPosition) -> Vec<WindowChange> {
         let mut spent: BTreeMap<BlockAddress, Bitmap> = BTreeMap::new();
         for run in claims.runs() {

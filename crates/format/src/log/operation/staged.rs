@@ -52,7 +52,7 @@ pub struct BlockRun {
     pub blocks: u32,
 }
 
-/// What a staged write stores, as its entry says it.
+/// The content of a staged write, as its entry says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagedWrite<'a> {
     body: &'a [u8],

@@ -1,7 +1,7 @@
 //! Staging: the whole blocks of a large write go straight into blocks that SharedFS granted; the entry names them.
 //!
 //! The payload is written before the entry gets its place in the log and without the inode's lock, so a write that
-//! blocks holds up nobody. If anything fails here, the write goes through the log, which also answers for memory of the
+//! blocks holds up no other. If anything fails here, the write goes through the log, which also answers for memory of the
 //! program that cannot be read.
 //!
 //! Where blocks have checksums, the program's bytes are copied first and summed on the way, and the copy is written:

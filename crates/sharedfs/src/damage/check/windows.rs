@@ -57,8 +57,7 @@ mod tests {
     #[test]
     fn a_granted_block_is_no_files_and_of_one_window() {
         let geometry = Geometry { arena_bytes: 64 << 10, nvm_bytes: 128 << 10, ..Geometry::default() };
-        let mut used: BTreeMap<ArenaId, Bitmap> =
-            [ArenaId(0), ArenaId(1)].map(|arena| (arena, Bitmap::new(16))).into();
+        let mut used: BTreeMap<_, _> = [0, 1].map(|arena| (ArenaId(arena), Bitmap::new(16))).into();
         used.get_mut(&ArenaId(0)).unwrap().set(2, 2);
         let window = |session, block: u64, blocks| {
             let address = BlockAddress(block * BLOCK_BYTES);

@@ -55,10 +55,14 @@ impl SharedFs {
 
     /// As [`SharedFs::digest_session`], when no session waits: entries that are on the disk already come first.
     pub(super) fn digest_unawaited(&self, session: SessionId) -> Result<Progress, Error> {
-        // The disk takes what the session staged before the digester is held.
+        self.write_back_staged(session);
+        self.digest_some(&mut self.digester.lock(), session, Until::Durable)
+    }
+
+    /// Has the disk take what the session staged, before the digester is held: the digest's flush finds little to do.
+    pub(crate) fn write_back_staged(&self, session: SessionId) {
         let granted = self.space.lock().windows.granted_to(session);
         self.arenas.write_back(&granted);
-        self.digest_some(&mut self.digester.lock(), session, Until::Durable)
     }
 
     /// As [`SharedFs::digest_session`], but not behind a digest that is going on; `None`: one is.
@@ -195,6 +199,7 @@ impl SharedFs {
 
     /// Digests all that a session says it completed, and ends it if its log proves wrong.
     pub(crate) fn digest_completed(&self, session: SessionId) -> Result<(), Error> {
+        self.write_back_staged(session);
         self.digest_what_is_completed(&mut self.digester.lock(), session)
     }
 

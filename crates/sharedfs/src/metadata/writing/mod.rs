@@ -5,6 +5,7 @@
 //! | `transaction` | the changes |
 //! | `name_changes` | those of names, of which a batch has the most |
 //! | `calls` | those of callers' calls |
+//! | `windows` | those of blocks that sessions may write and name |
 //! | `usage` | the amounts charged to each user, group and directory |
 //! | `watch` | caches learn what a commit changed |
 //! | `spare` | memory that one transaction leaves to the next |
@@ -17,6 +18,7 @@ mod spare;
 mod transaction;
 mod usage;
 mod watch;
+mod windows;
 
 pub(super) use name_changes::NewNames;
 pub(super) use spare::Spare;

@@ -8,6 +8,7 @@ use super::name_changes::{NameChange, NameChanges, NewNames};
 use super::spare::Spare;
 use super::usage::UsageChanges;
 use super::watch::Changed;
+use super::windows::{self, WindowChanges};
 use crate::metadata::MetadataError;
 use crate::metadata::codec::calls::{self, CallChanges};
 use crate::metadata::codec::{
@@ -41,7 +42,7 @@ pub struct Transaction {
     usage: UsageChanges,
     counters: Counters,
     written_in: BTreeMap<u32, u64>,
-    windows: BTreeMap<(u64, u64), Option<Vec<u8>>>,
+    pub(super) windows: WindowChanges,
     pub(super) calls: CallChanges,
     /// Where they will be gathered.
     redo: Redo,
@@ -71,7 +72,7 @@ impl Transaction {
             usage: UsageChanges::default(),
             counters,
             written_in: BTreeMap::new(),
-            windows: BTreeMap::new(),
+            windows: WindowChanges::new(),
             calls: CallChanges::new(),
             redo: spare.redo,
         })
@@ -482,11 +483,6 @@ impl Transaction {
         self.written_in.insert(arena.0, generation);
     }
 
-    /// Notes which blocks of a window its session may still name; `None`: there are none.
-    pub fn put_window(&mut self, session: SessionId, address: BlockAddress, blocks: Option<Vec<u8>>) {
-        self.windows.insert((session.0, address.0), blocks);
-    }
-
     /// Sets what is counted, where that was found wrong.
     pub fn put_totals(&mut self, inodes: u64, used_blocks: u64) {
         (self.counters.inodes, self.counters.used_blocks) = (inodes, used_blocks);
@@ -588,9 +584,7 @@ impl Transaction {
             }
         }
         calls::gather(&self.calls, redo);
-        for (&(session, address), blocks) in &self.windows {
-            redo.push(Table::Windows, &pair_key(session, address), blocks.as_deref());
-        }
+        windows::gather(&self.windows, redo);
         Ok(())
     }
 }

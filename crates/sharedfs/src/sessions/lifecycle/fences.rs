@@ -60,6 +60,7 @@ impl SharedFs {
         taken.retain(|&along| along != inode);
         taken.push(inode);
         let _wanted = self.await_names(session, &taken);
+        self.write_back_staged(session);
         let (mut digester, is_stopped) = self.stop_holder_and_take_digester(session, inode);
         if self.core.lock().leases.held(session, inode).is_none() {
             // Another session wanted it, too, and had it fenced: once more would only say that it held

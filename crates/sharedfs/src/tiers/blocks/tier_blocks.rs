@@ -227,6 +227,13 @@ impl TierBlocks {
         })
     }
 
+    /// A run is not to be allocated.
+    pub fn occupy_run(&mut self, run: Run) {
+        if let Some((arena, first)) = self.place(run) {
+            self.occupy(arena, first, run.blocks);
+        }
+    }
+
     fn occupy(&mut self, arena: usize, first: u32, blocks: u32) {
         let mut rest = first..first + blocks;
         while !rest.is_empty() {
