@@ -9,7 +9,7 @@ mod lease;
 mod report;
 mod scrub;
 
-pub use frame::{decode, encode, frame_length};
+pub use frame::{WireError, decode, encode, frame_length};
 pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
@@ -582,20 +582,6 @@ pub struct Explanation {
     pub target: Vec<u8>,
     /// Sessions that hold a lease on it, and in which mode.
     pub leases: Vec<(SessionId, LeaseMode)>,
-}
-
-/// Why a message cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// It is longer than a frame may be.
-    #[error("a message of {0} bytes is longer than {FRAME_BYTES_MAX}")]
-    Length(usize),
-    /// It is of another version of the protocol.
-    #[error("the other side speaks protocol {0}, and this one {PROTOCOL_VERSION}")]
-    Version(u32),
-    /// Its bytes are no message.
-    #[error("a message cannot be read: {0}")]
-    Content(postcard::Error),
 }
 
 #[cfg(test)]
