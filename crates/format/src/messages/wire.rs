@@ -10,7 +10,7 @@ mod report;
 mod scrub;
 mod status;
 
-pub use frame::{decode, encode, frame_length};
+pub use frame::{WireError, decode, encode, frame_length};
 pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
@@ -493,20 +493,6 @@ pub struct Welcome {
     /// A [`crate::parcel`] of leases to read what it looks at first and the directories above that, where they can be had.
     #[serde(with = "serde_bytes")]
     pub ahead: Vec<u8>,
-}
-
-/// Why a message cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// It is longer than a frame may be.
-    #[error("a message of {0} bytes is longer than {FRAME_BYTES_MAX}")]
-    Length(usize),
-    /// It is of another version of the protocol.
-    #[error("the other side speaks protocol {0}, and this one {PROTOCOL_VERSION}")]
-    Version(u32),
-    /// Its bytes are no message.
-    #[error("a message cannot be read: {0}")]
-    Content(postcard::Error),
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! SharedFS knows the sessions, and keeps the count. This file says which requests are calls.
 
-use super::connection::Connection;
 use crate::protocol::messages::Request;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,24 +57,22 @@ fn is_call(request: &Request<'_>) -> bool {
     )
 }
 
-impl Connection<'_> {
-    /// Counts the request if it is a first call.
-    pub(super) fn count_first_call(&self, request: &Request<'_>) {
-        let caller = &self.first_calls;
-        if !self.holder.is_trusted || caller.has_session.load(Ordering::Relaxed) || !is_call(request) {
+impl Caller {
+    /// Counts the request if it is a first call of `process`.
+    pub(super) fn count(&self, counter: &dyn FirstCallCounter, process: u32, request: &Request<'_>) {
+        if self.has_session.load(Ordering::Relaxed) || !is_call(request) {
             return;
         }
-        let counter = &self.shared.first_calls;
-        let ticket = *caller.ticket.get_or_init(|| counter.begin(self.process));
+        let ticket = *self.ticket.get_or_init(|| counter.begin(process));
         if !ticket.is_some_and(|ticket| counter.note_call(ticket)) {
-            caller.has_session.store(true, Ordering::Relaxed);
+            self.has_session.store(true, Ordering::Relaxed);
         }
     }
 
     /// The connection ends.
-    pub(super) fn end_first_calls(&self) {
-        if let Some(Some(ticket)) = self.first_calls.ticket.get() {
-            self.shared.first_calls.end(*ticket);
+    pub(super) fn end(&self, counter: &dyn FirstCallCounter) {
+        if let Some(Some(ticket)) = self.ticket.get() {
+            counter.end(*ticket);
         }
     }
 }

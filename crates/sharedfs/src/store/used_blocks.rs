@@ -40,8 +40,6 @@ pub(crate) fn load_allocator(
     Ok((allocator, windows))
 }
 
-}
-
 fn bitmaps(snapshot: &Snapshot, arena: ArenaId, geometry: &Geometry) -> Result<(Bitmap, Bitmap), Error> {
     let bitmap =
         |bytes: Option<Vec<u8>>| Bitmap::from_bytes(geometry.arena_blocks(), &bytes.unwrap_or_default());
