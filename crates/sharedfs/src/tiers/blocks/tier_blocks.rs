@@ -268,13 +268,6 @@ impl TierBlocks {
         self.arenas[arena.index() as usize].committed.to_bytes(out);
     }
 
-    /// Blocks are not to be allocated.
-    pub fn occupy_run(&mut self, run: Run) {
-        if let Some((arena, first)) = self.place(run) {
-            self.occupy(arena, first, run.blocks);
-        }
-    }
-
     /// Blocks that were taken may be again.
     pub fn reuse(&mut self, run: Run) {
         let Some((arena, first)) = self.place(run) else { return };
