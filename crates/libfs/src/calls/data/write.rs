@@ -135,7 +135,7 @@ impl Client {
                 None => {
                     let mut staged = self.stage(file, (data, bytes), at);
                     match self.operate(|attempt| {
-                        self.write_once(attempt, file, (data, bytes), at, limit, ships, &mut staged)
+                        self.write_once(attempt, file, (data, bytes, &mut staged), at, limit, ships)
                     }) {
                         Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
                             Err(Error::Shipped(_)) => {
@@ -175,11 +175,10 @@ impl Client {
         &self,
         attempt: &mut Attempt<'_>,
         file: &OpenFile,
-        (data, bytes): (&[UserSlice<'_>], usize),
+        (data, bytes, staged): (&[UserSlice<'_>], usize, &mut Option<Staged>),
         at: Option<u64>,
         limit: u64,
         ships: bool,
-        staged: &mut Option<Staged>,
     ) -> Result<WriteOutcome, Halt> {
         // The offset of an append is known only under the lock. Few appends touch a block more than a write
         // from a block's start. Debiting that block then is cheaper than giving back what most appends do not
