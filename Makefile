@@ -27,7 +27,7 @@ help:
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
 	@echo "make test-pmem      suites, power cuts, poisoned pages, memory nodes, in a QEMU guest (ARGUMENTS=--help; make test runs a slice)"
 	@echo "make lint           formatting and clippy"
-	@echo "make install        the command and its library into PREFIX (default /usr/local)"
+	@echo "make install        the command, its library and cuesta.h into PREFIX (default /usr/local)"
 
 setup:
 	@setup/toolchain
@@ -98,7 +98,7 @@ conform: build
 	@python3 conform/conform.py $(CUESTA) $(TARGET)/conform $(ARGUMENTS)
 
 bench: build
-	@setup/packages fio=fio git=git bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	@setup/packages fio=fio git=git /usr/sbin/nginx=nginx-light bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run $(addprefix --subject ,$(SUBJECT)) --json out/bench$(addprefix -,$(SUBJECT)).json
 	$(if $(SUBJECT),,$(CARGO) run --release -p cuesta-bench -- curves --json out/curves.json --out out)
@@ -156,5 +156,7 @@ PREFIX ?= /usr/local
 install: build
 	install -D -m 755 $(CUESTA) $(DESTDIR)$(PREFIX)/bin/cuesta
 	install -D -m 644 $(TARGET)/release/libcuesta_preload.so $(DESTDIR)$(PREFIX)/lib/libcuesta_preload.so
+	install -D -m 644 bindings/cuesta.h $(DESTDIR)$(PREFIX)/include/cuesta.h
+	install -D -m 644 bindings/cuesta.py $(DESTDIR)$(PREFIX)/share/cuesta/cuesta.py
 	@mkdir -p $(DESTDIR)/sbin 2>/dev/null && ln -sf $(PREFIX)/bin/cuesta $(DESTDIR)/sbin/mount.fuse.cuesta || \
 		echo "no helper for lines of /etc/fstab: only root can put it into /sbin"

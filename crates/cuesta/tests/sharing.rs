@@ -2,9 +2,15 @@
 
 use crate::common::disk::Disk;
 use crate::common::{TestFolder, can_mount};
+use cuesta_format::event::Step;
+use cuesta_format::geometry::SOCKET_FILE;
+use cuesta_format::wire::{Request, Response};
+use cuesta_libfs::{Link as _, SocketLink};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FILES: usize = 2000;
@@ -107,6 +113,46 @@ fn programs_that_only_name_files_attach_no_session() {
     assert!(attached(&place) > before);
 }
 
+/// `mv` renames one file and ends. `cuesta status` counts that as a first call, and `mv` as a process that never attached.
+#[test]
+fn a_shells_mv_counts_as_a_program_that_never_attached() {
+    let place = TestFolder::with_store();
+    let run = |script: &str| {
+        let ran = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+        assert_eq!(ran.status(), 0, "{script}: {}", ran.errors());
+    };
+    run("echo content >/cuesta/f");
+    let counts = || {
+        let status = status(&place);
+        ["first_calls", "never_attached"].map(|field| status[field].as_u64().unwrap())
+    };
+    let before = counts();
+    run("/bin/mv /cuesta/f /cuesta/g");
+    // The daemon sees the end of a process a moment after the process has ended.
+    let patience = Instant::now() + Duration::from_secs(60);
+    let after = loop {
+        let after = counts();
+        if after[1] > before[1] || Instant::now() > patience {
+            break after;
+        }
+        std::thread::yield_now();
+    };
+    assert!(after[0] > before[0] && after[1] == before[1] + 1, "{before:?} {after:?}");
+    let trace = place.cuesta(&["trace", "store"]).text();
+    let events: Vec<Value> = trace.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ended = events.iter().rfind(|event| event["event"] == "never_attached").expect(&trace);
+    assert!(ended["calls"].as_u64().unwrap() > 0, "{ended}");
+    let process = |event: &&Value| event["pid"] == ended["pid"];
+    let of_mv: Vec<&str> =
+        events.iter().filter(process).map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(of_mv, ["first_calls", "never_attached"]);
+    let told = place.cuesta(&["status", "store"]).text();
+    assert!(told.contains("first calls of programs without a session"), "{told}");
+    // A program that opens a file does not count: it attaches.
+    run("/bin/cat /cuesta/g >/dev/null");
+    assert_eq!(counts()[1], after[1]);
+}
+
 /// The first call of a program is a rename in the working directory, and then it does all the rest.
 #[test]
 fn a_program_goes_on_with_a_session_where_its_first_calls_were_served() {
@@ -169,4 +215,65 @@ fn an_fsync_of_a_file_that_processes_share_on_a_disk_takes_no_lease() {
     let fences = status["fences"].as_u64().unwrap();
     assert!(fences < 60, "{fences} fences for 400 appends");
     disk.place.cuesta(&["stop", "disk/store"]);
+}
+
+const LINES: usize = 300;
+
+/// Sessions that SharedFS told to send operations.
+fn senders(place: &TestFolder) -> usize {
+    let socket = place.path("store").join(SOCKET_FILE);
+    let mut link = SocketLink::connect(socket.as_os_str().as_bytes(), 0).unwrap();
+    let (mut senders, mut from) = (BTreeSet::new(), 0);
+    loop {
+        let events = link.call(&Request::Trace { from, wait_ms: 0 }, &mut Vec::new());
+        let Ok(Response::Events(events)) = events else { panic!("no trace: {events:?}") };
+        let Some(last) = events.last() else { return senders.len() };
+        from = last.number + 1;
+        senders.extend(events.iter().filter_map(|event| match event.step {
+            Step::Ship { session, .. } => Some(session),
+            _ => None,
+        }));
+    }
+}
+
+/// A shell under `cuesta run` opens the file once, one by the mount for each line.
+#[test]
+fn a_file_that_both_doors_append_to_has_each_line_once_and_in_each_writers_order() {
+    if !can_mount() {
+        return;
+    }
+    for ship in ["always", "random", "never"] {
+        let place = TestFolder::with_store();
+        let configuration = place.path("store/cuesta.toml");
+        let text = std::fs::read_to_string(&configuration).unwrap_or_default();
+        std::fs::write(&configuration, format!("{text}ship = \"{ship}\"\n")).unwrap();
+        let log = place.path("files/log");
+        std::fs::create_dir(place.path("files")).unwrap();
+        let mounted = place.cuesta(&["mount", "store", "files"]);
+        assert_eq!(mounted.status(), 0, "{}", mounted.errors());
+        let script =
+            |echo: &str| format!("i=0; while [ $i -lt {LINES} ]; do {echo} || exit; i=$((i+1)); done");
+        let name = log.display();
+        let by_run = format!("exec >>{name}; {}", script("echo run $i"));
+        let run = place.command(&["run", "--store", "store", "--", "sh", "-c", &by_run]).spawn();
+        let by_mount = script(&format!("echo mount $i >>{name}"));
+        let shell = Command::new("sh").args(["-c", &by_mount]).spawn();
+        for writer in [run, shell] {
+            assert!(writer.unwrap().wait().unwrap().success(), "{ship}");
+        }
+        let content = std::fs::read_to_string(&log).unwrap();
+        for writer in ["run", "mount"] {
+            let lines: Vec<&str> = content.lines().filter(|line| line.starts_with(writer)).collect();
+            let expected: Vec<String> = (0..LINES).map(|line| format!("{writer} {line}")).collect();
+            assert_eq!(lines, expected, "{ship}");
+        }
+        assert_eq!(content.lines().count(), 2 * LINES, "{ship}");
+        match (ship, senders(&place)) {
+            // The mount's session, and the program's.
+            ("always", 2..) | ("never", 0) | ("random", _) => {}
+            (_, senders) => panic!("{ship}: {senders} sessions sent operations"),
+        }
+        place.cuesta(&["unmount", "files"]);
+        place.cuesta(&["stop", "store"]);
+    }
 }

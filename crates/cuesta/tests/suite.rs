@@ -22,6 +22,7 @@ mod mount;
 mod mount_endings;
 mod once;
 mod operator;
+mod optimistic;
 mod restart;
 mod sharing;
 mod tidy;

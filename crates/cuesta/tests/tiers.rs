@@ -15,11 +15,15 @@ struct Tiered {
 
 impl Tiered {
     fn new() -> Tiered {
+        Tiered::with_fast_tier_of("8M")
+    }
+
+    fn with_fast_tier_of(size: &str) -> Tiered {
         let (place, disk) = (TestFolder::new(), tempfile::tempdir_in("/var/tmp").unwrap());
         let tiered = Tiered { place, disk };
         let tier = format!("disk={}:256M", tiered.tier().display());
         let made =
-            tiered.place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier]);
+            tiered.place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", size, "--tier", &tier]);
         assert_eq!(made.status(), 0, "{}", made.errors());
         assert!(made.text().contains("over one lower tier"), "{}", made.text());
         tiered
@@ -136,6 +140,46 @@ for n in names:
     assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
     tiered.ran("pass");
     assert_eq!(tiered.used(), [0, 0], "what was removed is free");
+}
+
+/// Figure 1 of the Ziggurat paper (FAST 2019), up to migration: three large writes, an fsync, then eight small writes
+/// that are each waited for. A block of the figure is 64 KiB here for the large writes, and 4 KiB for the small ones.
+#[test]
+fn large_writes_go_to_the_disk_and_what_a_program_waits_for_to_memory() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    let write = "
+with open('/cuesta/file', 'wb', buffering=0) as file:
+    for n in range(3):
+        file.write(bytes([n]) * (8 << 16))
+    os.fsync(file.fileno())
+    for n in range(8):
+        file.write(bytes([100 + n]) * 4096)
+        os.fsync(file.fileno())
+right = b''.join(bytes([n]) * (8 << 16) for n in range(3)) + b''.join(bytes([100 + n]) * 4096 for n in range(8))
+assert open('/cuesta/file', 'rb').read() == right
+open('/cuesta/short', 'wb').write(b'x' * 5000)";
+    tiered.ran(write);
+    let tiers_of = |name: &str| -> Vec<(u64, u64, String)> {
+        let explained = tiered.place.cuesta(&["explain", "--store", "store", "--json", name]).text();
+        let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
+        let mut runs: Vec<(u64, u64, String)> = Vec::new();
+        for extent in explained["extents"].as_array().unwrap() {
+            let [at, bytes] = ["file_offset", "bytes"].map(|key| extent[key].as_u64().unwrap());
+            let tier = extent["tier"].as_str().unwrap().to_owned();
+            match runs.last_mut() {
+                Some(last) if last.2 == tier && last.1 == at => last.1 += bytes,
+                _ => runs.push((at, at + bytes, tier)),
+            }
+        }
+        runs
+    };
+    let large = 24 << 16;
+    let expected = [(0, large, "disk".to_owned()), (large, large + 8 * 4096, "fast".to_owned())];
+    assert_eq!(tiers_of("file"), expected);
+    assert_eq!(tiers_of("short"), [(0, 8192, "fast".to_owned())]);
+    tiered.place.kill_daemon();
+    tiered.place.wait_until_unused();
+    tiered.ran("assert len(open('/cuesta/file', 'rb').read()) == (24 << 16) + 8 * 4096");
 }
 
 #[test]

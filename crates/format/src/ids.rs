@@ -46,6 +46,10 @@ number! {
     TierNumber(u8)
 }
 number! {
+    /// A span of a store's history that reaches the disk as a whole ([`crate::epochs`]). 0: the store goes by none.
+    Epoch(u64)
+}
+number! {
     /// Names a log segment: `logs/seg-NNNNNN`.
     SegmentId(u32)
 }
@@ -105,6 +109,8 @@ impl fmt::Display for ArenaId {
 }
 
 impl SessionId {
+    /// No session's log: dependencies on it are on epochs of the store ([`crate::epochs`]).
+    pub const EPOCHS: SessionId = SessionId(u64::MAX);
     /// No session. As the holder of an inode without a name: the processes that have it open, as can be seen
     /// ([`crate::control`]).
     pub const NOBODY: SessionId = SessionId(0);

@@ -22,14 +22,17 @@ pub use inodes::{access_list, inode, inode_layout, quota};
 pub use log::{acknowledged, call_tag, dependency, entry, operation};
 pub use messages::{event, kernel_notice, mount_calls, parcel, wire};
 pub use shared::{account, control, kept_names};
-pub use store::{emulation, geometry, identity, persistence, session_table, stamp, superblock};
+pub use store::{
+    durability, emulation, epochs, geometry, identity, persistence, session_table, stamp, superblock,
+};
 
 pub use call_tag::{CALL_SLOTS, CallRecord, CallSlot, CallTag, Caller, CallerId};
 pub use dependency::LogDependency;
+pub use durability::Durability;
 pub use geometry::Geometry;
 pub use ids::{
-    ArenaId, BlockAddress, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId,
-    StoreId, TierNumber,
+    ArenaId, BlockAddress, Epoch, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId,
+    SessionId, StoreId, TierNumber,
 };
 pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
 pub use operation::Operation;

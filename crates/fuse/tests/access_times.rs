@@ -5,6 +5,7 @@ use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_format::Timestamp;
 use cuesta_libfs::{Base, Client, SetAttributes, SetTime, Target};
 use cuesta_media::{UserSlice, UserSliceMut};
+use cuesta_sharedfs::Ship;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -100,7 +101,7 @@ fn a_read_from_the_kernels_own_pages_moves_it() {
     if !can_mount() {
         return;
     }
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Never);
     let session = mounted.session();
     make(&session);
     let path = mounted.path("file");

@@ -3,6 +3,7 @@
 
 use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_libfs::{Base, Client, RenameFlags};
+use cuesta_sharedfs::Ship;
 use rustix::fs::{CWD, RenameFlags as KernelFlags, renameat_with};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -68,7 +69,7 @@ fn a_working_directory_has_its_name_while_another_door_changes_what_is_beside_it
         return;
     }
     const CHANGES: u32 = 300;
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Auto);
     let session = mounted.session();
     let inner = mounted.path("inner");
     std::fs::create_dir(&inner).unwrap();
@@ -89,7 +90,7 @@ fn a_working_directory_has_its_name_when_another_door_begins_to_change_what_is_b
         return;
     }
     const DIRECTORIES: u32 = 40;
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Auto);
     let session = mounted.session();
     let inner = mounted.path("inner");
     std::fs::create_dir(&inner).unwrap();
@@ -113,7 +114,7 @@ fn a_name_the_kernel_keeps_is_another_s_as_soon_as_another_door_says_so() {
         return;
     }
     const DIRECTORIES: u32 = 20;
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Auto);
     let session = mounted.session();
     for number in 0..DIRECTORIES {
         let directory = mounted.path(&format!("{number}"));
@@ -143,7 +144,7 @@ fn a_name_that_the_mount_moved_beside_what_another_door_changes_is_replaced_at_o
     }
     const CASES: [(KernelFlags, bool); 3] =
         [(KernelFlags::empty(), false), (KernelFlags::EXCHANGE, false), (KernelFlags::EXCHANGE, true)];
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Auto);
     let session = mounted.session();
     std::fs::create_dir(mounted.path("busy")).unwrap();
     for (number, (flags, is_from_busy)) in CASES.into_iter().enumerate() {
@@ -176,7 +177,7 @@ fn names_are_kept_again_once_changes_end_and_taken_back_with_the_next_one() {
     if !can_mount() {
         return;
     }
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Auto);
     let session = mounted.session();
     let path = mounted.path("name");
     make(&session, "name");

@@ -4,6 +4,7 @@ use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_format::{InodeNumber, Timestamp};
 use cuesta_libfs::{Base, Client, RenameFlags, SetAttributes, SetTime, Target};
 use cuesta_media::{UserSlice, UserSliceMut};
+use cuesta_sharedfs::Ship;
 use std::fs::File;
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -297,18 +298,24 @@ fn hammer(changing: Door, looking: Door) {
     });
 }
 
+/// All ways in which sessions share inodes, if a mount can be made here.
+fn ways_to_share() -> impl Iterator<Item = Ship> {
+    let ways = [Ship::Always, Ship::Random, Ship::Never, Ship::Auto];
+    ways.into_iter().take(if can_mount() { ways.len() } else { 0 })
+}
+
 #[test]
 fn what_a_session_changes_the_mount_shows_at_once() {
-    if can_mount() {
-        let mounted = Mounted::new();
+    for ship in ways_to_share() {
+        let mounted = Mounted::shipping(ship);
         hammer(Door::Session(mounted.session()), Door::Mount(mounted.at().to_owned()));
     }
 }
 
 #[test]
 fn what_the_mount_changes_a_session_sees_at_once() {
-    if can_mount() {
-        let mounted = Mounted::new();
+    for ship in ways_to_share() {
+        let mounted = Mounted::shipping(ship);
         hammer(Door::Mount(mounted.at().to_owned()), Door::Session(mounted.session()));
     }
 }
@@ -318,7 +325,7 @@ fn the_kernel_does_not_ask_again_for_unchanged_files() {
     if !can_mount() {
         return;
     }
-    let mounted = Mounted::new();
+    let mounted = Mounted::shipping(Ship::Never);
     let session = Door::Session(mounted.session());
     session.replace("file", b"words", 0);
     let path = mounted.path("file");
@@ -403,9 +410,22 @@ fn appends_by_both_doors_at_once_lie_whole_one_behind_the_other() {
     if !can_mount() {
         return;
     }
+    for ship in [Ship::Always, Ship::Random, Ship::Never] {
+        let mounted = Mounted::shipping(ship);
+        append_by_both_doors(&mounted);
+        let senders = mounted.senders().len();
+        match ship {
+            // The session of the mount, and the one beside it.
+            Ship::Always => assert_eq!(senders, 2),
+            Ship::Never => assert_eq!(senders, 0),
+            Ship::Random | Ship::Auto => {}
+        }
+    }
+}
+
+fn append_by_both_doors(mounted: &Mounted) {
     const RECORD_BYTES: usize = 9_001;
     const RECORDS: u8 = 100;
-    let mounted = Mounted::new();
     let session = mounted.session();
     Door::Session(Arc::clone(&session)).replace("file", b"", 0);
     std::thread::scope(|scope| {

@@ -56,11 +56,15 @@ pub enum Bug {
     AdoptedUnflushed = 24,
     /// Recovery takes a staged write without a look at its blocks.
     StagedNotCompared = 25,
+    /// SharedFS records an epoch before the disk has the logs.
+    EpochRecordedEarly = 26,
+    /// A session does not log the epoch that it works in.
+    EpochUnlogged = 27,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 27] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -86,6 +90,8 @@ impl Bug {
         Bug::ObservedUnsynced,
         Bug::AdoptedUnflushed,
         Bug::StagedNotCompared,
+        Bug::EpochRecordedEarly,
+        Bug::EpochUnlogged,
     ];
 }
 

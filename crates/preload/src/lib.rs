@@ -7,6 +7,7 @@
 //! | `CUESTA_SOCKET` | the daemon's socket; without it the library does nothing |
 //! | `CUESTA_AT` | the prefix that is the store, default `/cuesta` |
 //! | `CUESTA_MOUNTED` | the device number of the mount at that prefix, if there is one |
+//! | `CUESTA_DURABILITY` | when calls that ask for durability return, default as the store is configured |
 //! | `CUESTA_DEVICE` | what `stat` shows as the store's device: of its mount, wherever that is, or its own |
 //! | `CUESTA_TABLE` | what the program before exec left (see `inheritance`) |
 //! | `CUESTA_DOCTOR` | where calls are counted by what became of them (see `counting`) |

@@ -30,9 +30,12 @@ mod protocol;
 mod ring;
 mod shares;
 
+pub use answering::first_calls::FirstCallCounter;
 pub use answering::server::{Listener, Server, StartError};
+pub use asking::beside::ship_beside;
 pub use asking::client::{Client, Holder};
 pub use asking::open_file::OpenFile;
+pub use asking::shipper::{ByChannel, Channel};
 pub use protocol::call::OwnSession;
 pub use protocol::messages::{Offset, PathBase, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 pub use protocol::once::Once;

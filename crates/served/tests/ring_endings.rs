@@ -13,6 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// More calls than a client makes before it asks for a ring.
 const WARM: usize = 40;
@@ -115,7 +116,7 @@ fn beside(daemons: impl FnOnce(&UnixListener) + Send, client: impl FnOnce(&Clien
             daemons(&listener);
         });
         let connected = Client::connect(path.as_os_str().as_bytes(), 0).unwrap();
-        let connected = connected.held_by(Box::leak(Box::new(Path(path.clone()))));
+        let connected = connected.held_by(Arc::new(Path(path.clone())));
         client(&connected);
         drop(connected);
         daemons.join().unwrap();

@@ -14,6 +14,7 @@
 //! most recovery can meet.
 
 use cuesta_format::control::ClientPage;
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::entry::{Header, Salt, crc32c};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Request, Response, Sends};
@@ -51,6 +52,7 @@ impl Writer {
             program: "digest_speed".into(),
             first: cuesta_format::InodeNumber::NONE,
             resume: SessionId(0),
+            durability: DurabilityWish::NONE,
         };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut files) else {
             panic!("not attached");

@@ -6,7 +6,7 @@ use crate::tiers::Run;
 use cuesta_format::emulation::Profile;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_format::wire::Refusal;
-use cuesta_format::{InodeNumber, TierNumber};
+use cuesta_format::{InodeNumber, Medium, TierNumber};
 use cuesta_media::{AccessError, MediaError};
 use rustix::io::Errno;
 use std::io;
@@ -90,6 +90,12 @@ pub enum Error {
     /// A session that is not there, or not that process's.
     #[error("there is no such session")]
     NoSession,
+    /// An earlier cut failed: how much of the logs the disk has is unknown.
+    #[error("the disk did not take the logs")]
+    LogUnwritten,
+    /// The medium cannot do what an optimistic store promises.
+    #[error("durability = \"optimistic\" is for stores on a disk: this store's medium is {0}")]
+    OptimisticMedium(Medium),
     /// A file of the store failed.
     #[error("cannot {action}: {source}")]
     Io {

@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use cuesta_format::Operation;
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response, Sends};
 use cuesta_format::{FileKind, InodeNumber, SessionId};
@@ -313,6 +314,7 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
         program: "test".into(),
         first: InodeNumber::NONE,
         resume: SessionId::NOBODY,
+        durability: DurabilityWish::NONE,
     };
     let attached = || match shared.handle(SessionId(0), &attach, &mut Vec::new()) {
         Response::Attached(welcome) => welcome.session,

@@ -3,7 +3,7 @@
 use crate::common::*;
 use cuesta_format::operation::{BlockRun, StagedWrite};
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry, InodeNumber, LogPosition, Operation};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry, InodeNumber, LogPosition, Operation, TierNumber};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::{Options, SharedFs};
 use std::fs::File;
@@ -21,9 +21,9 @@ struct Window {
 impl Window {
     fn of(writer: &Writer, done: &[(BlockAddress, LogPosition)]) -> Window {
         let mut descriptors = Vec::new();
-        let request = Request::Window { blocks: 64, done: done.to_vec() };
+        let request = Request::Window { tier: TierNumber::FAST, blocks: 64, done: done.to_vec() };
         let answer = writer.shared.handle(writer.session, &request, &mut descriptors);
-        let Response::Window { address, blocks } = answer else { panic!("{answer:?}") };
+        let Response::Window { address, blocks, .. } = answer else { panic!("{answer:?}") };
         assert!(blocks >= 16, "{blocks} blocks");
         Window { run: BlockRun { address, blocks }, file: descriptors.pop().expect("its file").into() }
     }

@@ -25,8 +25,7 @@ use crate::operations::operation::{
 };
 use crate::operations::sparse::Sparse;
 use crate::operations::tree::{Content, Tree, TreeBuilder, join};
-use cuesta_format::NAME_BYTES_MAX;
-use cuesta_format::{InodeRecord, SessionId};
+use cuesta_format::{Durability, InodeRecord, NAME_BYTES_MAX, SessionId};
 use cuesta_libfs::{
     Allocation, Base, Client, Credentials, Error, ExtendedFlags, LinkSource, OpenFile, RenameFlags,
     SetAttributes, SetTime, Target, Whence,
@@ -52,6 +51,11 @@ const PATH_BYTES_MAX: usize = 4096;
 const CROSSINGS_MAX: u32 = 40;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+
+/// The options of a store in optimistic mode. Recovery goes by what survives a loss of power.
+fn optimistic(options: Options) -> Options {
+    Options { durability: Durability::Optimistic, assume_power_loss: true, ..options }
+}
 
 /// An open store and one session on it.
 pub struct World {
@@ -140,6 +144,16 @@ impl World {
     /// Later calls are made by `who`.
     pub fn act_as(&mut self, who: Credentials) {
         self.who = who;
+    }
+
+    /// The same in optimistic mode, after a loss of power. Nothing writes logs in the background.
+    pub fn open_optimistic(directory: &Path) -> Result<World, String> {
+        World::open_with(directory, optimistic(small_options(false)))
+    }
+
+    /// Waits until all is durable that any session did.
+    pub fn dsync(&self) -> Result<(), String> {
+        self.client.dsync().map_err(|error| format!("dsync: {error}"))
     }
 
     /// Waits until all that the session did is durable.

@@ -7,6 +7,7 @@
 //! `CUESTA_SIM_SEED` repeats one seed, `CUESTA_SIM_SEEDS` says how many.
 
 use cuesta_format::InodeNumber;
+use cuesta_format::durability::DurabilityWish;
 use cuesta_libfs::Client;
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Server, StopReason};
@@ -100,7 +101,14 @@ impl Store {
         let others: Vec<World> = (1..SESSIONS).map(|_| first.another().unwrap()).collect();
         let socket = folder.path().join("sock");
         let daemon = first.listen(&socket).unwrap();
-        let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, "mount", InodeNumber::NONE).unwrap();
+        let client = Client::attach_to(
+            socket.as_os_str().as_bytes(),
+            0,
+            "mount",
+            InodeNumber::NONE,
+            DurabilityWish::NONE,
+        )
+        .unwrap();
         let place = tempfile::tempdir().unwrap();
         let options =
             cuesta_fuse::Options { source: "a test".into(), allow_other: true, ..Default::default() };

@@ -5,6 +5,7 @@
 //! root and FUSE; skipped visibly otherwise. `CUESTA_SIM_SEED` repeats one seed, `CUESTA_SIM_SEEDS` says how many.
 
 use cuesta_format::InodeNumber;
+use cuesta_format::durability::DurabilityWish;
 use cuesta_libfs::Client;
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Server, StopReason};
@@ -55,7 +56,14 @@ impl Both {
         let session = World::open(folder.path()).unwrap();
         let socket = folder.path().join("sock");
         let daemon = session.listen(&socket).unwrap();
-        let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, "mount", InodeNumber::NONE).unwrap();
+        let client = Client::attach_to(
+            socket.as_os_str().as_bytes(),
+            0,
+            "mount",
+            InodeNumber::NONE,
+            DurabilityWish::NONE,
+        )
+        .unwrap();
         let place = tempfile::tempdir().unwrap();
         let options =
             cuesta_fuse::Options { source: "a test".into(), allow_other: true, ..Default::default() };

@@ -12,7 +12,7 @@ use crate::workload::programs::start::Start;
 use crate::workload::sharing::pgbench::PgBench;
 use crate::workload::sharing::rename::ServedRename;
 use crate::workload::sharing::shared::Shared;
-use crate::workload::sharing::{self, postgres};
+use crate::workload::sharing::{self, nginx, postgres};
 use crate::workload::single::calls::Calls;
 use crate::workload::single::foreign::Foreign;
 use crate::workload::writes::append::Append;
@@ -152,6 +152,12 @@ impl Program {
             Program::ParallelJob(job) => {
                 let missing = job.task.programs().iter().find(|name| !is_installed(name));
                 missing.map(|name| format!("{name} is not installed"))
+            }
+            Program::Shared(Shared::Nginx(_)) if nginx::program().is_none() => {
+                Some("nginx is not installed".into())
+            }
+            Program::Shared(Shared::Nginx(nginx)) if nginx.drops_ids && !is_root() => {
+                Some("needs root, to have workers that drop its ids".into())
             }
             Program::PgBench(_) if postgres::programs().is_none() => {
                 Some("PostgreSQL is not installed".into())

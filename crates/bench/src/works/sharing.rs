@@ -6,6 +6,7 @@ use crate::figures::units::{KIB, MIB};
 use crate::workload::sharing::append::{AccessLog, Append};
 use crate::workload::sharing::job::{Job, Task};
 use crate::workload::sharing::mail::Mail;
+use crate::workload::sharing::nginx::Nginx;
 use crate::workload::sharing::pages::Pages;
 use crate::workload::sharing::pgbench::PgBench;
 use crate::workload::sharing::rename::ServedRename;
@@ -65,6 +66,10 @@ const fn pages(writers: u32, readers: u32, syncs: bool) -> Shared {
     Shared::Pages(Pages { writers, readers, size, read_size, file_bytes, syncs })
 }
 
+const fn nginx(drops_ids: bool) -> Shared {
+    Shared::Nginx(Nginx { clients: 4, page: 4 * KIB, drops_ids })
+}
+
 const fn job(name: &'static str, rounds: u32, task: Task, rows: &'static [Row]) -> Work {
     let program = Program::ParallelJob(Job { task });
     Work { name, program, seconds: 0.0, seconds_quick: 0.0, rounds, rows }
@@ -106,6 +111,12 @@ pub const WORKS: &[Work] = &[
         "access-log",
         Shared::AccessLog(AccessLog { workers: 2, page: 4 * KIB, line: 180 }),
         &rows("2 serve a page, one access log", RATE, AS_TMPFS, goal::disk(1.0)),
+    ),
+    shared("nginx", nginx(false), &rows("nginx, 2 workers, one access log", RATE, AS_TMPFS, goal::disk(1.0))),
+    shared(
+        "nginx-dropped",
+        nginx(true),
+        &rows("nginx, 2 workers of another user", RATE, AS_TMPFS, goal::disk(1.0)),
     ),
     Work {
         name: "pgbench",

@@ -3,7 +3,7 @@
 use super::daemons::{serve, status, stop, trace};
 use super::files::{explain, quota};
 use super::programs::{doctor, mount, run, unmount};
-use super::stores::{calibrate, destroy, fsck, mkfs, scrub, tier};
+use super::stores::{calibrate, destroy, dsync, fsck, mkfs, scrub, tier};
 use crate::messages::failure::Failure;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -24,6 +24,8 @@ pub enum Command {
     Serve(serve::Arguments),
     #[command(about = "Digest everything, then stop the daemon of a store")]
     Stop(stop::Arguments),
+    #[command(about = "Wait until the disk has everything that was done in a store")]
+    Dsync(dsync::Arguments),
     #[command(about = "Remove a store and all that is in it")]
     Destroy(destroy::Arguments),
     #[command(about = "Show what a store holds and who uses it")]
@@ -55,6 +57,7 @@ impl Command {
             Command::Unmount(arguments) => unmount::execute(arguments),
             Command::Serve(arguments) => serve::execute(arguments),
             Command::Stop(arguments) => stop::execute(arguments),
+            Command::Dsync(arguments) => dsync::execute(arguments),
             Command::Destroy(arguments) => destroy::execute(arguments),
             Command::Status(arguments) => status::execute(arguments),
             Command::Fsck(arguments) => fsck::execute(arguments),

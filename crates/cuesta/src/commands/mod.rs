@@ -5,7 +5,7 @@
 //! | `command.rs` | which subcommands there are |
 //! | `programs/` | programs on a store: `run`, `doctor`, `mount`, `unmount` |
 //! | `daemons/` | the daemon of a store: `serve`, `stop`, `status`, `trace` |
-//! | `stores/` | whole stores: `mkfs`, `destroy`, `fsck`, `scrub`, `calibrate` |
+//! | `stores/` | whole stores: `mkfs`, `destroy`, `dsync`, `fsck`, `scrub`, `calibrate` |
 //! | `files/` | files of a store: `explain`, `quota` |
 //!
 //! A subcommand prints and exits. Other crates do the work.

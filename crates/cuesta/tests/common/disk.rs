@@ -1,6 +1,8 @@
 //! Stores on a disk: an ext4 of its own on a loop device, which can be shut down.
 
 use super::TestFolder;
+use cuesta_format::geometry::{BOOT_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE};
+use cuesta_format::session_table::{HEAD_BYTES, TableHead, head_offset};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -38,11 +40,36 @@ impl Disk {
 
     /// A program in Python that knows the `disk`, and how to `cut` its power.
     pub fn program(&self, script: &str) -> Command {
+        self.program_with(&[], script)
+    }
+
+    /// The same with options of `cuesta run`.
+    pub fn program_with(&self, options: &[&str], script: &str) -> Command {
         let disk = self.place.path("disk");
         let script = format!(
             "import fcntl, os, struct, sys, threading\ndisk = {disk:?}\ndef cut():\n  {SHUT_DOWN}\n{script}"
         );
-        self.place.command(&["run", "--store", "disk/store", "--", "python3", "-c", &script])
+        let arguments = [&["run", "--store", "disk/store"], options, &["--", "python3", "-c", &script]];
+        self.place.command(&arguments.concat())
+    }
+
+    /// Mounts the disk as the machine does after a loss of power, when it has started anew.
+    pub fn mount_after_power_loss(&self) {
+        self.unmount();
+        self.mount();
+        let tier = self.place.path("disk/store/nvm");
+        std::fs::write(tier.join(BOOT_FILE), "00000000-0000-4000-8000-000000000000\n").unwrap();
+        for name in [SESSIONS_FILE, SESSIONS_COPY_FILE] {
+            let path = tier.join(name);
+            let mut bytes = std::fs::read(&path).unwrap();
+            for copy in 0..2 {
+                let at = head_offset(copy) as usize..head_offset(copy) as usize + HEAD_BYTES;
+                if let Some((sequence, head)) = TableHead::decode(&bytes[at.clone()]) {
+                    bytes[at].copy_from_slice(&TableHead { boot: head.boot ^ 6, ..head }.encode(sequence));
+                }
+            }
+            std::fs::write(&path, bytes).unwrap();
+        }
     }
 
     /// Bytes that were written to it since it is mounted.

@@ -296,7 +296,7 @@ const SENT: [Case; 6] = [
         |served, at| {
             let make = || {
                 let number = served.client.number_for_file().unwrap();
-                let made = served.client.make_file(Base::Root, &path(at, "made"), 0o600.into(), number);
+                let made = served.client.make_file(Base::Root, &path(at, "made"), 0o600.into(), number, None);
                 (made.map(|record| record.inode), number)
             };
             // Numbers go with the daemon that reserved them, unless it made the file.

@@ -189,7 +189,7 @@ impl Daemons {
         let holder = Shown { path: self.socket(), open: Arc::clone(&open) };
         let path = self.socket();
         let connect = || Client::connect(path.as_os_str().as_bytes(), 0);
-        let client = patiently(RESUME_WAIT, connect).unwrap().held_by(Box::leak(Box::new(holder)));
+        let client = patiently(RESUME_WAIT, connect).unwrap().held_by(Arc::new(holder));
         Served { client, open }
     }
 }

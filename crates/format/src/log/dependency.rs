@@ -8,9 +8,11 @@
 //! | of a program's session | the log of SharedFS's own session | the program saw an answer that SharedFS gave |
 //! | of SharedFS's own session | the log of a program's session | SharedFS performs an operation that the program sent behind its own ones |
 //!
+//! | of any session of a store that goes by epochs | the epochs of the store ([`crate::epochs`]) | what was done in an epoch survives only if the epoch is on the disk |
+//!
 //! An entry [`crate::Operation::DependOn`] stands before the first entry that depends.
 
-use crate::{LogGeneration, LogPosition, SessionId};
+use crate::{Epoch, LogGeneration, LogPosition, SessionId};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -39,6 +41,22 @@ pub(crate) const BODY_BYTES: usize = size_of::<Layout>();
 const _: () = assert!(BODY_BYTES == 16);
 
 impl LogDependency {
+    /// What follows in the log was done in this epoch of the store, and survives only with it.
+    #[must_use]
+    pub const fn on_epoch(epoch: Epoch) -> LogDependency {
+        LogDependency {
+            session: SessionId::EPOCHS,
+            generation: LogGeneration(0),
+            position: LogPosition(epoch.0),
+        }
+    }
+
+    /// The epoch, if it is a dependency on one.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        (self.session == SessionId::EPOCHS).then_some(Epoch(self.position.0))
+    }
+
     pub(crate) fn body(&self) -> [u8; BODY_BYTES] {
         zerocopy::transmute!(Layout {
             generation: self.generation.0.into(),

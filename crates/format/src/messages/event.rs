@@ -53,6 +53,12 @@ pub enum Step {
     Recover { session: SessionId, from: LogPosition, to: LogPosition, entries: u64, microseconds: u64 },
     /// A session sends the operations on an inode to SharedFS for so long.
     Ship { session: SessionId, inode: InodeNumber, term_ms: u32 },
+    /// The term of an inode is over, and a session has its lease: operations on it are own again.
+    Own { session: SessionId, inode: InodeNumber },
+    /// A process without a session has the daemon perform its first calls. `Attach` ends that.
+    FirstCalls { pid: u32 },
+    /// The process hung up after so many first calls, and never attached.
+    NeverAttached { pid: u32, calls: u64 },
     /// A log was given up at an entry that cannot be applied.
     Reject { session: SessionId, at: LogPosition, why: String },
 }

@@ -1,4 +1,5 @@
-//! Calls of a program behind the preload door to a mount of the same store: to open a file by its number, and to have an open file
+//! Requests of `ioctl` that a mount answers, and names that mean more to it than others. But for [`DSYNC_REQUEST`], they are
+//! calls of a program behind the preload door to a mount of the same store: to open a file by its number, and to have an open file
 //! go on at an offset that other processes share. Both are for a process that executes a program without the door, which is to find
 //! its inherited files at the mount. A mount listens to its own user and to root alone.
 
@@ -39,6 +40,10 @@ pub struct ShareOffset {
 /// The request: `_IOW('C', 0xe5, struct ShareOffset)`.
 pub const SHARE_OFFSET: u32 = 1 << 30 | (size_of::<ShareOffset>() as u32) << 16 | (b'C' as u32) << 8 | 0xe5;
 
+/// The request by which a program waits until the disk has everything that had returned in the store before:
+/// `_IO('C', 0xe6)`. Both doors answer it on any open file, and anybody may ask. `cuesta.h` has it, too.
+pub const DSYNC_REQUEST: u32 = (b'C' as u32) << 8 | 0xe6;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +63,6 @@ mod tests {
     fn the_request_is_as_the_kernel_reads_it() {
         // Written by the caller, 24 bytes.
         assert_eq!(SHARE_OFFSET, 0x4018_43e5);
+        assert_eq!(DSYNC_REQUEST, 0x43e6);
     }
 }

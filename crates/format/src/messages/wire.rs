@@ -10,7 +10,7 @@ mod report;
 mod scrub;
 mod status;
 
-pub use frame::{decode, encode, frame_length};
+pub use frame::{WireError, decode, encode, frame_length};
 pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
@@ -20,13 +20,14 @@ pub use status::{
     Explanation, PredictorStatus, RequestWaits, SessionStatus, Status, StoreTotals, TierStatus,
 };
 
+use crate::durability::{Durability, DurabilityWish};
 use crate::emulation::Profile;
 use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, BlockAddress, CallRecord, CallSlot, Extent, Geometry, InodeNumber, LeaseGeneration,
-    LogDependency, LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
+    LogDependency, LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, TierNumber, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,8 @@ pub enum Request {
         /// The session it had with a daemon before this one, or [`SessionId::NOBODY`]. It goes on with that, under a
         /// moved generation, and counts as having anything open until its first [`Request::Resync`].
         resume: SessionId,
+        /// When its calls that ask for durability are to return.
+        durability: DurabilityWish,
     },
     /// Adds segments to the ring. Descriptors back: one a segment, in slot order, from slot `have` on; those that were
     /// granted before and did not arrive come again.
@@ -205,6 +208,8 @@ pub enum Request {
     /// Free blocks of an arena that the session may write once each, and name in its log. Answered [`Response::Window`], with the
     /// arena's file.
     Window {
+        /// Of which tier.
+        tier: TierNumber,
         /// Blocks wanted.
         blocks: u32,
         /// Windows of which the session writes no block any more, each by its first block, with the position below which its
@@ -281,6 +286,9 @@ pub enum Request {
         /// At most [`ACCESSES_MAX`].
         accesses: Vec<(InodeNumber, Timestamp)>,
     },
+    /// The disk has all that had returned in the store when this was asked, by any session, when it is answered
+    /// [`Response::Done`]. From a caller without a session, too.
+    Dsync,
     /// The last call of a caller's slot that took effect and was digested. Answered [`Response::Call`].
     Call {
         /// The slot.
@@ -378,6 +386,8 @@ pub enum Response {
         address: BlockAddress,
         /// How many; 0: none can be had now, and no descriptor comes.
         blocks: u32,
+        /// Where in the file the arena begins.
+        begins: u64,
     },
     /// To [`Request::Resync`].
     Resynced(Resynced),
@@ -466,10 +476,14 @@ pub struct Welcome {
     pub commit_file_waits: u32,
     /// How long a wait for that keeps its processor awake, in microseconds.
     pub awake_us: u32,
-    /// Whole blocks of a write from which on they may go to a window, in bytes; 0: none may.
-    pub stage_bytes: u32,
     /// How many tiers lie below the fast one.
     pub lower_tiers: u8,
+    /// Whole blocks of a write from which on they may go to a window, in bytes; 0: none may.
+    pub stage_bytes: u32,
+    /// When its calls that ask for durability return, on medium `block`.
+    pub durability: Durability,
+    /// In optimistic mode, in which time the disk has what they did, in milliseconds.
+    pub optimistic_ms_max: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.
@@ -479,20 +493,6 @@ pub struct Welcome {
     /// A [`crate::parcel`] of leases to read what it looks at first and the directories above that, where they can be had.
     #[serde(with = "serde_bytes")]
     pub ahead: Vec<u8>,
-}
-
-/// Why a message cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// It is longer than a frame may be.
-    #[error("a message of {0} bytes is longer than {FRAME_BYTES_MAX}")]
-    Length(usize),
-    /// It is of another version of the protocol.
-    #[error("the other side speaks protocol {0}, and this one {PROTOCOL_VERSION}")]
-    Version(u32),
-    /// Its bytes are no message.
-    #[error("a message cannot be read: {0}")]
-    Content(postcard::Error),
 }
 
 #[cfg(test)]

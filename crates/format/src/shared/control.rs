@@ -1,5 +1,5 @@
 //! The control block: the two pages a session and SharedFS share in memory. A third page, the same for all
-//! sessions, counts daemons (`geometry::INCARNATION_FILE`).
+//! sessions, counts daemons and epochs ([`StorePage`]).
 //!
 //! SharedFS writes the notice page and LibFS only reads it; LibFS writes the client page and
 //! SharedFS believes nothing in it beyond a hint. Each is a sealed memfd that SharedFS made.
@@ -138,6 +138,32 @@ pub struct NoticePage {
     pub wanted: [AtomicU64; SETS],
 }
 
+/// The page that all sessions of a store share, and that outlives daemons: a file of the store
+/// ([`crate::geometry::INCARNATION_FILE`]). SharedFS writes it; any process that may write the file can damage it.
+/// Each field is read and stored by a copy of its own that survives a file that was cut.
+///
+/// | word | who reads it, and when |
+/// |---|---|
+/// | `incarnation` | a session, after each operation |
+/// | `epoch` | a session, before it appends an entry: one that finds another epoch than its log says logs it first |
+/// | `epoch_on_disk`, `last_cut_ms` | a session in optimistic mode, where it might have to wait |
+/// | `sleeps` | a session in optimistic mode, behind each entry |
+#[repr(C)]
+pub struct StorePage {
+    /// The number of the daemon.
+    pub incarnation: u64,
+    /// The present epoch, or 0: the store goes by none ([`crate::epochs`]).
+    pub epoch: u64,
+    /// The newest epoch that is on the disk.
+    pub epoch_on_disk: u64,
+    /// When it ended, in milliseconds of the kernel's monotonic clock by its ticks: all that had returned before is on the disk.
+    pub last_cut_ms: u64,
+    /// Not 0: SharedFS writes no log until a session kicks.
+    pub sleeps: u64,
+    /// Not 0: the disk did not take a log.
+    pub has_failed: u64,
+}
+
 /// The page in which the session tells SharedFS its state. Every field may lie.
 #[repr(C)]
 pub struct ClientPage {
@@ -179,3 +205,4 @@ pub const STATE_CLOSED: u32 = 1;
 
 const _: () = assert!(size_of::<NoticePage>() <= CONTROL_BYTES);
 const _: () = assert!(size_of::<ClientPage>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<StorePage>() == 48);

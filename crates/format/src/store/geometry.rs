@@ -170,6 +170,8 @@ pub const INCARNATION_FILE: &str = "incarnation";
 pub const INCARNATION_COPY_FILE: &str = "incarnation.copy";
 /// The name of what says in which boot of the machine the store was last open, in the tier's directory.
 pub const BOOT_FILE: &str = "boot";
+/// The name of what says which epochs are on the disk, in the tier's directory ([`crate::epochs`]).
+pub const EPOCHS_FILE: &str = "epochs";
 /// The metadata store's name in the tier's directory.
 pub const METADATA_FILE: &str = "meta.redb";
 /// The name of its second copy, where there is one.

@@ -2,7 +2,9 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `durability.rs` | when a call that asks for durability returns |
 //! | `emulation.rs` | profiles of slower media that a store plays |
+//! | `epochs.rs` | the newest epoch of a store that is on the disk |
 //! | `geometry.rs` | every size, path and offset of a store |
 //! | `identity.rs` | the secret and the device number of a store |
 //! | `persistence.rs` | what a platform does with caches at a loss of power |
@@ -12,7 +14,9 @@
 //!
 //! The room knows nothing of operations and messages.
 
+pub mod durability;
 pub mod emulation;
+pub mod epochs;
 pub mod geometry;
 pub mod identity;
 pub mod persistence;

@@ -21,7 +21,8 @@ pub const FORMAT_VERSION: u32 = 9;
 /// | 2 | call tags in log entries, and a table of calls in the metadata ([`crate::call_tag`]) |
 /// | 3 | dependencies between logs ([`crate::dependency`]) |
 /// | 4 | staged writes in logs ([`crate::operation::StagedWrite`]), and a table of windows in the metadata |
-pub const FORMAT_MINOR: u32 = 4;
+/// | 5 | dependencies on epochs of the store ([`crate::epochs`]) |
+pub const FORMAT_MINOR: u32 = 5;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 

@@ -1,19 +1,26 @@
 //! A store with a mount, in this process, and a session beside it as programs under `cuesta run` have one.
 //!
+//! The variable `CUESTA_SHIP` says which operations SharedFS performs itself, as `ship` in `cuesta.toml` does.
+//!
 //! Needs root and FUSE; tests say so and end where these are not to be had.
 
 #![allow(dead_code)]
 
+use cuesta_format::durability::DurabilityWish;
+use cuesta_format::event::Step;
+use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::{Geometry, InodeNumber, StoreId};
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{Geometry, InodeNumber, SessionId, StoreId};
 use cuesta_fuse::Device;
 use cuesta_fuse::Options as MountOptions;
 use cuesta_fuse::Server as MountServer;
-use cuesta_libfs::{Client, Credentials};
+use cuesta_libfs::{Client, Credentials, Link as _, SocketLink};
 use cuesta_sharedfs::server::{Listener, Server, StopReason};
-use cuesta_sharedfs::{Options, SharedFs};
+use cuesta_sharedfs::{Options, SharedFs, Ship};
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -36,6 +43,8 @@ pub fn can_mount() -> bool {
 
 pub struct Mounted {
     server: Option<Server<SharedFs>>,
+    service: Option<cuesta_served::Server>,
+    ship: Ship,
     mount: Option<MountServer>,
     device: Option<Device>,
     place: TempDir,
@@ -44,11 +53,20 @@ pub struct Mounted {
 
 impl Mounted {
     pub fn new() -> Mounted {
-        Mounted::by(|socket| attached(socket, "test"))
+        Mounted::shipping(ship_by_environment())
+    }
+
+    /// One where SharedFS itself performs the operations on these inodes.
+    pub fn shipping(ship: Ship) -> Mounted {
+        Mounted::with(ship, |socket| attached(socket, "test"))
     }
 
     /// One whose session is made by `attach`, which is told where SharedFS listens.
     pub fn by(attach: impl FnOnce(&Path) -> Arc<Client>) -> Mounted {
+        Mounted::with(ship_by_environment(), attach)
+    }
+
+    fn with(ship: Ship, attach: impl FnOnce(&Path) -> Arc<Client>) -> Mounted {
         // A process that dumps its memory waits for a mount that it serves itself.
         let quiet = rustix::process::DumpableBehavior::NotDumpable;
         rustix::process::set_dumpable_behavior(quiet).unwrap();
@@ -57,7 +75,8 @@ impl Mounted {
         let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
         SharedFs::create(folder.path(), superblock).unwrap();
         let place = tempfile::tempdir().unwrap();
-        let mut mounted = Mounted { server: None, mount: None, device: None, place, folder };
+        let mut mounted =
+            Mounted { server: None, service: None, ship, mount: None, device: None, place, folder };
         mounted.start_daemon();
         let options = MountOptions { source: "a test".into(), allow_other: true, ..MountOptions::default() };
         let client = attach(&mounted.socket());
@@ -73,12 +92,17 @@ impl Mounted {
 
     pub fn start_daemon(&mut self) {
         let listener = Listener::bind(&self.socket()).unwrap();
-        let shared = SharedFs::open(self.folder.path(), Options::default()).unwrap();
+        let users = cuesta_served::Listener::bind(&self.folder.path().join(USERS_FOLDER)).unwrap();
+        let options = Options { ship: self.ship, ..Options::default() };
+        let shared = SharedFs::open(self.folder.path(), options).unwrap();
         self.server = Some(Server::start(shared, listener).unwrap());
+        let service = cuesta_served::Server::start(users, &self.socket(), self.folder.path());
+        self.service = Some(service.unwrap());
     }
 
     /// The daemon leaves in order; programs wait for the next one.
     pub fn stop_daemon(&mut self) {
+        self.service.take().unwrap().stop();
         let server = self.server.take().unwrap();
         server.stop_sender().send(StopReason::Signal(0)).unwrap();
         server.wait();
@@ -87,6 +111,22 @@ impl Mounted {
     /// One more session.
     pub fn session(&self) -> Arc<Client> {
         attached(&self.socket(), "test")
+    }
+
+    /// Sessions that SharedFS told to send operations.
+    pub fn senders(&self) -> BTreeSet<SessionId> {
+        let mut link = SocketLink::connect(self.socket().as_os_str().as_bytes(), 0).unwrap();
+        let (mut senders, mut from) = (BTreeSet::new(), 0);
+        loop {
+            let events = link.call(&Request::Trace { from, wait_ms: 0 }, &mut Vec::new());
+            let Ok(Response::Events(events)) = events else { panic!("no trace: {events:?}") };
+            let Some(last) = events.last() else { return senders };
+            from = last.number + 1;
+            senders.extend(events.iter().filter_map(|event| match event.step {
+                Step::Ship { session, .. } => Some(session),
+                _ => None,
+            }));
+        }
     }
 
     /// How much the kernel has asked.
@@ -109,8 +149,24 @@ impl Mounted {
     }
 }
 
+/// A session that sends operations.
 fn attached(socket: &Path, program: &str) -> Arc<Client> {
-    Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE).unwrap()
+    let client =
+        Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE, DurabilityWish::NONE)
+            .unwrap();
+    let users = socket.with_file_name(USERS_FOLDER).join(USERS_SOCKET_FILE);
+    cuesta_served::ship_beside(&client, users.as_os_str().as_bytes().to_vec());
+    client
+}
+
+fn ship_by_environment() -> Ship {
+    match std::env::var("CUESTA_SHIP").as_deref() {
+        Err(_) | Ok("auto") => Ship::Auto,
+        Ok("always") => Ship::Always,
+        Ok("never") => Ship::Never,
+        Ok("random") => Ship::Random,
+        Ok(other) => panic!("CUESTA_SHIP={other}: auto, always, never or random"),
+    }
 }
 
 impl Drop for Mounted {

@@ -32,8 +32,8 @@ pub struct AccessTimes {
     pub not_of_directories: bool,
 }
 
-const ALWAYS: u32 = 1;
-const NEVER: u32 = 2;
+pub(crate) const ALWAYS: u32 = 1;
+pub(crate) const NEVER: u32 = 2;
 const NOT_OF_DIRECTORIES: u32 = 4;
 
 impl AccessTimes {

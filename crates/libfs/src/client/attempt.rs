@@ -43,6 +43,9 @@ impl<'c> Attempt<'c> {
         if session.holds_too_many_entries() {
             return Err(Halt::Entries);
         }
+        if session.is_overdue() {
+            return Err(Halt::Unwritten);
+        }
         let admission = session.appender.admit(body_bytes).map_err(|full| Halt::LogFull(full.needed))?;
         if !session.debit(blocks) {
             return Err(Halt::Credit(blocks));

@@ -21,9 +21,11 @@ use crate::session::session::Session;
 use crate::sharing::dependencies::Dependencies;
 use crate::sharing::name_changes::NameChanges;
 use crate::sharing::shipped::Shipping;
+use crate::steering::destination::TIER_BELOW;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::Request;
-use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId};
+use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId, TierNumber};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,6 +54,8 @@ pub struct Client {
     pub(crate) kept_descriptors: KeptDescriptors,
     pub(crate) commit_file: CommitFile,
     pub(crate) windows: Windows,
+    /// Those of the tier below the fast one.
+    pub(crate) lower_windows: Windows,
     pub(crate) dependencies: Dependencies,
     /// The number of the daemon that the session talks to, counted from its first.
     pub(crate) connection: AtomicU32,
@@ -83,7 +87,17 @@ impl Client {
     /// Like [`Client::attach`]. The answer brings leases on `first` and on the directories above it, which
     /// saves later questions.
     pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
-        let mut session = Session::attach(link, program, first)?;
+        Client::attach_wishing(link, program, first, DurabilityWish::NONE)
+    }
+
+    /// Like [`Client::attach_at`]. The calls of the session that ask for durability return when `wish` says.
+    pub fn attach_wishing(
+        link: Box<dyn Link>,
+        program: &str,
+        first: InodeNumber,
+        wish: DurabilityWish,
+    ) -> Result<Arc<Client>, Error> {
+        let mut session = Session::attach(link, program, first, wish)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
         let steers = session.welcome.lower_tiers > 0;
         let client = Arc::new(Client {
@@ -101,7 +115,8 @@ impl Client {
             programs: Programs::default(),
             kept_descriptors: KeptDescriptors::default(),
             commit_file: CommitFile::default(),
-            windows: Windows::default(),
+            windows: Windows::of(TierNumber::FAST),
+            lower_windows: Windows::of(TIER_BELOW),
             dependencies: Dependencies::default(),
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),
@@ -130,10 +145,11 @@ impl Client {
         descriptor_floor: i32,
         program: &str,
         first: InodeNumber,
+        wish: DurabilityWish,
     ) -> Result<Arc<Client>, Error> {
         patiently(RESUME_WAIT, || {
             let link = SocketLink::connect(path, descriptor_floor)?;
-            Client::attach_at(Box::new(link), program, first)
+            Client::attach_wishing(Box::new(link), program, first, wish)
         })
     }
 

@@ -22,6 +22,8 @@ pub(crate) enum Halt {
     Numbers,
     /// The log holds as many undigested entries as recovery may have to digest.
     Entries,
+    /// In optimistic mode, the disk must take what the log holds first.
+    Unwritten,
     /// SharedFS must digest what the log holds of an inode.
     Undigested,
     /// The log must first declare what it depends on.

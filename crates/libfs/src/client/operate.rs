@@ -92,6 +92,7 @@ impl Client {
                 Err(Halt::Credit(blocks)) => self.with_daemon(|| self.make_credit(blocks))?,
                 Err(Halt::Numbers) => self.with_daemon(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.with_daemon(|| self.await_digest_of_entries())?,
+                Err(Halt::Unwritten) => self.await_disk()?,
                 Err(Halt::Undigested) => self.digest()?,
                 Err(Halt::Dependencies) => self.log_dependencies()?,
                 Err(Halt::Room { payer, needed }) => self.with_daemon(|| self.make_room_of(payer, needed))?,

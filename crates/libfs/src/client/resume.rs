@@ -31,6 +31,11 @@ impl Client {
         let _ = self.starter.0.set(Box::new(start));
     }
 
+    /// Starts a daemon if none listens, in a process that starts daemons. Says whether one listens now.
+    pub fn start_daemon(&self) -> bool {
+        self.starter.0.get().is_some_and(|start| start())
+    }
+
     /// Runs `ask`, and again with the next daemon each time the daemon goes away.
     pub(crate) fn with_daemon<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let mut retries = Retries::new(DAEMON_TRIES);
@@ -83,6 +88,7 @@ impl Client {
             program: self.program.to_string(),
             first: InodeNumber::NONE,
             resume: self.session.welcome.session,
+            durability: self.session.wish,
         };
         let try_once = || {
             let mut descriptors = Vec::new();
@@ -92,9 +98,8 @@ impl Client {
                 None => Ok(None),
             }
         };
-        let is_started = || self.starter.0.get().is_some_and(|start| start());
         let connected = patiently(*patience, || match try_once() {
-            Err(Error::Disconnected) if is_started() => try_once(),
+            Err(Error::Disconnected) if self.start_daemon() => try_once(),
             connected => connected,
         });
         *patience = if connected.is_ok() { RESUME_WAIT } else { Duration::ZERO };

@@ -8,11 +8,12 @@
 //! may read the file.
 
 use crate::client::client::Client;
-use crate::errno::Error;
+use crate::errno::{Error, unexpected};
 use crate::open_files::open_file::OpenFile;
 use crate::sharing::shipped::ShippedChange;
 use crate::sync::Ordering;
 use cuesta_format::Medium;
+use cuesta_format::wire::{Request, Response};
 use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
 
@@ -27,8 +28,45 @@ impl Client {
         if self.session.welcome.medium != Medium::Block {
             return Ok(());
         }
-        self.sync_log()?;
+        if self.session.is_optimistic() {
+            return self.sync_later();
+        }
+        // Recovery takes nothing of an epoch that is not on the disk as a whole. The store may begin to go by epochs
+        // while this session writes its log.
+        if !self.session.goes_by_epochs() {
+            self.sync_log()?;
+        }
+        if self.session.goes_by_epochs() {
+            return self.with_daemon(|| self.ask_dsync());
+        }
         self.sync_observed()
+    }
+
+    /// In optimistic mode: SharedFS writes the log within the bound, if it lives and the disk takes logs.
+    fn sync_later(&self) -> Result<(), Error> {
+        let session = &self.session;
+        let is_served = !session.has_unwritable_log() && session.goes_by_epochs();
+        if is_served && !(session.is_daemon_in_doubt() && session.requests.is_hung_up()) {
+            return Ok(());
+        }
+        self.with_daemon(|| self.ask_dsync())
+    }
+
+    /// Waits until the disk has everything that had returned in the store before the call, by any session. On
+    /// `pmem` and `memory` there is nothing to wait for.
+    pub fn dsync(&self) -> Result<(), Error> {
+        self.check_alive()?;
+        match self.session.welcome.medium {
+            Medium::Block => self.with_daemon(|| self.ask_dsync()),
+            Medium::Pmem | Medium::Memory => Ok(()),
+        }
+    }
+
+    pub(crate) fn ask_dsync(&self) -> Result<(), Error> {
+        match self.session.ask(&Request::Dsync)? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Whether SharedFS has not given the session up, as far as the session knows.
@@ -53,7 +91,8 @@ impl Client {
         let commit = |window: &Window, pieces: &[Piece]| {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
-        let depended_on = || self.windows.flush() && self.make_senders_durable().is_ok();
+        let staged = || self.windows.flush() && self.lower_windows.flush();
+        let depended_on = || staged() && self.make_senders_durable().is_ok();
         let written = self.session.appender.sync(self.session.digested(), depended_on, commit);
         written.or_else(|_| self.with_daemon(|| self.digest_own_log()))
     }
@@ -62,7 +101,8 @@ impl Client {
     /// file system.
     pub fn sync_everything(&self) -> Result<(), Error> {
         self.sync()?;
-        if self.session.welcome.medium == Medium::Memory {
+        let is_done = self.session.welcome.medium == Medium::Memory || self.session.is_optimistic();
+        if is_done || self.session.goes_by_epochs() {
             return Ok(());
         }
         let written = rustix::fs::syncfs(&*self.session.references.read());
@@ -77,6 +117,14 @@ impl Client {
             file.inode_ref().synced.store(true, Ordering::Relaxed);
         }
         let medium = self.session.welcome.medium;
+        if medium == Medium::Block && self.session.goes_by_epochs() {
+            // SharedFS writes what other sessions did together with the log of this one. Only stores through
+            // mappings are in no log.
+            if !self.is_sent(file) {
+                self.settle_content(file)?;
+            }
+            return self.sync();
+        }
         if medium == Medium::Block {
             // Operations that SharedFS performed for this process depend on this log. Written now, SharedFS
             // need not write it.

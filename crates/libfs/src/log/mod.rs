@@ -9,7 +9,6 @@
 //! | `retire`, `retire_round` | letting go of digested log space, in bounded steps: the steps, and how far they are |
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
-//! | `steering` | rule: which writes go past the log, into blocks where they stay |
 //! | `windows` | the blocks that such writes go to |
 //!
 //! Nothing here resolves a path or checks a permission.
@@ -21,5 +20,4 @@ pub(crate) mod durability;
 pub(crate) mod retire;
 pub(crate) mod retire_round;
 pub(crate) mod space;
-pub(crate) mod steering;
 pub(crate) mod windows;

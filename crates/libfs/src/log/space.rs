@@ -45,6 +45,15 @@ impl Client {
         }
     }
 
+    /// In optimistic mode, waits until the disk has everything that this session did. A disk that fails is reported by `fsync`, and
+    /// holds up no other operation.
+    pub(crate) fn await_disk(&self) -> Result<(), Error> {
+        match self.with_daemon(|| self.ask_dsync()) {
+            Err(_) if self.session.has_unwritable_log() => Ok(()),
+            waited => waited,
+        }
+    }
+
     /// Counts a look for a digest as a failure as long as nothing is digested.
     fn count_digest_wait(&self, looks: &mut Retries, before: LogPosition) -> Result<(), Error> {
         if self.session.digested() > before {

@@ -15,7 +15,7 @@ use crate::session::session::Session;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 use cuesta_format::operation::BlockRun;
 use cuesta_format::wire::{Request, Response, WINDOWS_MAX};
-use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, Medium};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, Medium, TierNumber};
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{GatherError, UserSlice, flush_file, write_gathered};
 
@@ -29,9 +29,10 @@ const ASK_AGAIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX: usize = 4;
 pub(crate) const BUFFER_BYTES: usize = 128 << 10;
 
-/// The session's windows.
-#[derive(Debug, Default)]
+/// The session's windows of one tier.
+#[derive(Debug)]
 pub(crate) struct Windows {
+    tier: TierNumber,
     state: Mutex<State>,
     buffers: Mutex<Vec<Box<[u8]>>>,
 }
@@ -62,6 +63,8 @@ struct KeptFile {
 struct ArenaFile {
     arena: ArenaId,
     file: HeldDescriptor,
+    /// Where in it the arena begins.
+    begins: u64,
     /// It was written since the disk last took it.
     is_dirty: AtomicBool,
 }
@@ -90,17 +93,25 @@ impl StagedRun {
         parts: &[UserSlice<'_>],
     ) -> Result<(), GatherError> {
         let geometry = session.geometry();
-        let offset = geometry.arena_offset(self.run.address) + inside;
         let file = &self.window.file;
+        let offset = file.begins + geometry.arena_offset(self.run.address) + inside;
         // Before the entry that names the blocks is there: a thread that syncs the entry finds the mark.
         file.is_dirty.store(true, Ordering::Release);
-        let medium = session.welcome.medium;
+        let medium = match self.run.address.tier() {
+            TierNumber::FAST => session.welcome.medium,
+            _ => Medium::Block,
+        };
         let written = file.file.with(|file| write_gathered(file, offset, medium, parts));
         written.unwrap_or(Err(GatherError::Refused(rustix::io::Errno::BADF)))
     }
 }
 
 impl Windows {
+    /// None yet.
+    pub(crate) fn of(tier: TierNumber) -> Windows {
+        Windows { tier, state: Mutex::default(), buffers: Mutex::default() }
+    }
+
     /// Takes `blocks` blocks, in as few runs as there are. `None`: SharedFS grants none at present. Call without any
     /// inode's lock.
     pub(crate) fn take(
@@ -116,7 +127,7 @@ impl Windows {
             if let Some(run) = state.take_from_present(missing) {
                 missing -= run.run.blocks;
                 runs.push(run);
-            } else if !state.ask(session, descriptors, blocks).unwrap_or(false) {
+            } else if !state.ask(session, descriptors, self.tier, blocks).unwrap_or(false) {
                 // The blocks that were taken stay unwritten, and go back with their window.
                 return None;
             }
@@ -173,7 +184,13 @@ impl State {
     }
 
     /// Asks for the next window. Says whether there is one.
-    fn ask(&mut self, session: &Session, descriptors: &KeptDescriptors, least: u32) -> Result<bool, Error> {
+    fn ask(
+        &mut self,
+        session: &Session,
+        descriptors: &KeptDescriptors,
+        tier: TierNumber,
+        least: u32,
+    ) -> Result<bool, Error> {
         if let Some((window, _)) = self.present.take() {
             self.used_up.push(window);
         }
@@ -183,10 +200,12 @@ impl State {
         let wanted = (self.blocks_last * 2).max(least).clamp(BLOCKS_FIRST, BLOCKS_MOST);
         let done = self.take_done(session);
         let mut answered = Vec::new();
-        let answer = session.call(&Request::Window { blocks: wanted, done }, &mut answered);
+        let request = Request::Window { tier, blocks: wanted, done };
+        let answer = session.call(&request, &mut answered);
         let granted = match (answer, answered.pop()) {
-            (Ok(Response::Window { address, blocks }), Some(file)) if blocks > 0 => {
-                self.file_of(session, descriptors, address, file).map(|file| Window { address, blocks, file })
+            (Ok(Response::Window { address, blocks, begins }), Some(file)) if blocks > 0 => {
+                let file = self.file_of(session, descriptors, (address, begins), file);
+                file.map(|file| Window { address, blocks, file })
             }
             (Err(error), _) => return Err(error),
             _ => None,
@@ -221,7 +240,7 @@ impl State {
         &mut self,
         session: &Session,
         descriptors: &KeptDescriptors,
-        address: BlockAddress,
+        (address, begins): (BlockAddress, u64),
         file: rustix::fd::OwnedFd,
     ) -> Option<Arc<ArenaFile>> {
         let arena = session.geometry().arena(address);
@@ -230,7 +249,7 @@ impl State {
             return Some(Arc::clone(&kept.file));
         }
         let file = HeldDescriptor::hold(descriptors, file)?;
-        let file = Arc::new(ArenaFile { arena, file, is_dirty: AtomicBool::new(false) });
+        let file = Arc::new(ArenaFile { arena, file, begins, is_dirty: AtomicBool::new(false) });
         self.files.push(KeptFile { file: Arc::clone(&file), named_below: None });
         Some(file)
     }

@@ -20,12 +20,17 @@ impl Client {
 
     /// Notes a read that this session's calls did not do, because the kernel's cache answered it.
     pub fn note_read(&self, file: &OpenFile) -> Result<(), Error> {
-        self.operate(|_attempt| {
+        let noted = self.operate(|_attempt| {
             let inode = file.inode_ref();
-            let state = self.reading(inode)?;
+            let state = self.reading_or_ship(inode, self.can_ship())?;
             self.note_access(file.flags(), inode, &state);
             Ok(())
-        })
+        });
+        match noted {
+            // The kernel keeps no content that SharedFS answered.
+            Err(Error::Shipped(_)) => Ok(()),
+            noted => noted,
+        }
     }
 
     /// Takes away what a write by `credentials` takes away, without writing. Says whether anything was taken.

@@ -26,6 +26,8 @@ pub struct OpenFile {
     /// The inode was put into mapped mode through this file, or a write found it there.
     pub(crate) was_mapped: AtomicBool,
     pub(crate) read_ahead: ReadAhead,
+    /// SharedFS read it for this session, and has noted that it was read.
+    pub(crate) was_read_there: AtomicBool,
     /// The rulesets of the process that opened it allow truncation.
     pub(crate) may_truncate: bool,
 }
@@ -42,6 +44,7 @@ impl OpenFile {
             writer,
             was_mapped: AtomicBool::new(false),
             read_ahead: ReadAhead::default(),
+            was_read_there: AtomicBool::new(false),
             may_truncate,
         }
     }

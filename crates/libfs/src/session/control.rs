@@ -1,12 +1,13 @@
 //! The control pages, mapped by the client: the notice page, which it reads, and the client page, which it
-//! writes. Also the page that says whether the session's daemon is still the store's.
+//! writes. Also the page that all sessions share.
 
 use cuesta_format::Medium;
 use cuesta_format::control::{
-    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
+    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET, StorePage,
 };
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -32,28 +33,40 @@ impl NoticeMapping {
     }
 }
 
-/// The number of the store's daemon, and of the session's.
+/// The page that all sessions of the store share, and the number of the session's daemon.
 #[derive(Debug)]
-pub(crate) struct Incarnation {
+pub(crate) struct StorePageMapping {
     page: Mapping,
     number: AtomicU64,
 }
 
-impl Incarnation {
+impl StorePageMapping {
     /// `number` is that of the daemon that this session attached to.
-    pub(crate) fn map(file: &OwnedFd, number: u64) -> Result<Incarnation, MediaError> {
-        Ok(Incarnation { page: map(file, Protection::ReadOnly)?, number: AtomicU64::new(number) })
+    pub(crate) fn map(file: &OwnedFd, number: u64) -> Result<StorePageMapping, MediaError> {
+        Ok(StorePageMapping { page: map(file, Protection::ReadOnly)?, number: AtomicU64::new(number) })
     }
 
     /// Whether no other daemon has begun to recover the logs of this one's sessions.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
-        // The page is a file of the store. A process that may write the file can cut it, and a plain load
-        // would then raise SIGBUS. The copy is one load of eight bytes.
+        let number = self.number.load(Ordering::Relaxed);
+        self.read(offset_of!(StorePage, incarnation)) == Some(number)
+    }
+
+    /// A word of the page; 0 if the file was cut.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> u64 {
+        self.read(offset).unwrap_or(0)
+    }
+
+    /// The page is a file of the store. A process that may write the file can cut it, and a plain load would then
+    /// raise SIGBUS. The copy is one load of eight bytes.
+    #[inline]
+    fn read(&self, offset: usize) -> Option<u64> {
         let mut word = [0; size_of::<u64>()];
-        let is_there = self.page.read(0, &mut word).is_ok();
+        let is_there = self.page.read(offset as u64, &mut word).is_ok();
         fence(Ordering::Acquire);
-        is_there && u64::from_ne_bytes(word) == self.number.load(Ordering::Relaxed)
+        is_there.then(|| u64::from_ne_bytes(word))
     }
 
     /// The session belongs to the daemon of this number from now on.

@@ -113,7 +113,8 @@ mod tests {
     use super::*;
     use cuesta_format::InodeNumber;
     use cuesta_format::{
-        Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, PersistenceDomain, SessionId, StoreId,
+        Durability, Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, PersistenceDomain,
+        SessionId, StoreId,
     };
 
     fn welcome(first: u64) -> Welcome {
@@ -132,6 +133,8 @@ mod tests {
             lower_tiers: 0,
             awake_us: 0,
             stage_bytes: 0,
+            durability: Durability::Pessimistic,
+            optimistic_ms_max: 0,
             inode_first: InodeNumber(first),
             inode_count: 10,
             stand_ins: Vec::new(),

@@ -16,6 +16,7 @@ impl Session {
     /// Kicks SharedFS, if the entry that ends at `end` gives it something new to digest.
     #[inline]
     pub(crate) fn appended(&self, end: LogPosition) {
+        self.completed_in_epoch();
         let kicked = self.kicked.load(Ordering::Relaxed);
         let page = self.notice.page();
         let entries = self.appender.entries();

@@ -8,6 +8,7 @@ use crate::errno::Error;
 use crate::session::link::Link;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 use cuesta_format::wire::{Request, Response};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 /// A poll looks for the answer if its number is a power of two or a multiple of this.
@@ -181,6 +182,14 @@ impl Requests {
         {
             self.collect(&mut line, false, to);
         }
+    }
+
+    /// Whether the other side has hung up. A thread that waits for an answer sees it for itself.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let Some(line) = self.line.try_lock() else { return false };
+        let Some(descriptor) = line.link.descriptor() else { return false };
+        let mut polled = [PollFd::new(&descriptor, PollFlags::RDHUP)];
+        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1..))
     }
 
     /// Waits for the outstanding answer, if there is one, and takes it.

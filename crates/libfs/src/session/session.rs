@@ -7,14 +7,16 @@
 use crate::errno::{Error, unexpected};
 use crate::leases::parcel_store::ParcelStore;
 use crate::session::arenas::Arenas;
-use crate::session::control::{ClientMapping, Incarnation, NoticeMapping};
+use crate::session::control::{ClientMapping, NoticeMapping, StorePageMapping};
 use crate::session::credit::Credit;
+use crate::session::epoch_state::SessionEpochs;
 use crate::session::link::Link;
 use crate::session::open_slots::OpenSlots;
 use crate::session::quotas::{Payers, Quotas};
 use crate::session::requests::{Deliver, Requests, Subject};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::STATE_CLOSED;
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::entry::Salt;
 use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{PROTOCOL_VERSION, Report, Request, Response, Welcome};
@@ -64,7 +66,10 @@ pub(crate) struct Session {
     pub(crate) open_slots: Arc<OpenSlots>,
     /// The folder of lock files, by which processes keep the inodes that they have descriptors of.
     pub(crate) references: RwLock<OwnedFd>,
-    incarnation: Incarnation,
+    pub(super) store_page: StorePageMapping,
+    pub(crate) epochs: SessionEpochs,
+    /// What the program asks of each daemon.
+    pub(crate) wish: DurabilityWish,
     /// SharedFS has answered where the log's marks go.
     has_asked_for_marks: Mutex<bool>,
     pub(super) kick: RwLock<OwnedFd>,
@@ -87,6 +92,7 @@ impl Session {
         mut link: Box<dyn Link>,
         program: &str,
         first: InodeNumber,
+        wish: DurabilityWish,
     ) -> Result<Session, Error> {
         let request = Request::Attach {
             version: PROTOCOL_VERSION,
@@ -94,6 +100,7 @@ impl Session {
             program: program.to_owned(),
             first,
             resume: SessionId::NOBODY,
+            durability: wish,
         };
         let mut descriptors = Vec::new();
         let welcome = match ask(link.as_mut(), &request, &mut descriptors)? {
@@ -109,7 +116,7 @@ impl Session {
         };
         let [notice, client_page, kick, incarnation, references] =
             <[OwnedFd; 5]>::try_from(descriptors).map_err(|_| missing())?;
-        let incarnation = Incarnation::map(&incarnation, welcome.incarnation)?;
+        let store_page = StorePageMapping::map(&incarnation, welcome.incarnation)?;
         let notice = NoticeMapping::map(&notice)?;
         let client_page = ClientMapping::map(&client_page)?;
         let window = geometry.ring_bytes() + u64::from(geometry.overlap_slots()) * geometry.segment_bytes;
@@ -135,7 +142,9 @@ impl Session {
             open_slots: Arc::new(OpenSlots::new(client_page.clone())),
             client_page,
             references: RwLock::new(references),
-            incarnation,
+            store_page,
+            epochs: SessionEpochs::of(&welcome),
+            wish,
             has_asked_for_marks: Mutex::new(false),
             kick: RwLock::new(kick),
             kicked: AtomicU64::new(welcome.start.0),
@@ -192,7 +201,8 @@ impl Session {
         // The new daemon's file may be another one.
         self.appender.keep_marks(None);
         *self.has_asked_for_marks.lock() = false;
-        self.incarnation.set_number(welcome.incarnation);
+        self.store_page.set_number(welcome.incarnation);
+        self.epochs.continue_with(welcome);
         Ok(())
     }
 
@@ -268,7 +278,7 @@ impl Session {
     /// Whether the daemon that this session attached to is still the store's.
     #[inline]
     pub(crate) fn daemon_is_current(&self) -> bool {
-        self.incarnation.is_current()
+        self.store_page.is_current()
     }
 
     /// Asks the daemon whether it is still the store's. If so, the page that counts daemons was damaged, and

@@ -6,6 +6,8 @@
 //! | of a program | the log of SharedFS's own session | each answer says how far that log goes ([`Observed`]) |
 //! | SharedFS's own | the logs of programs that send operations | each operation that is sent says how far its sender's log goes ([`behind`]) |
 //!
+//! | any, while the store goes by epochs | the present epoch | a page that all sessions see ([`crate::session::epochs`]) |
+//!
 //! A session logs an entry [`Operation::DependOn`] before the first entry that depends. An `fsync` waits for
 //! its own log and for the parts that it depends on.
 
@@ -69,7 +71,7 @@ impl Client {
     /// placed, because many an operation turns out to be one that is sent.
     #[inline]
     pub(crate) fn lacks_dependencies(&self) -> bool {
-        self.session.welcome.medium == Medium::Block && !self.is_behind_all()
+        self.session.welcome.medium == Medium::Block && (self.session.lacks_epoch() || !self.is_behind_all())
     }
 
     fn is_behind_all(&self) -> bool {
@@ -84,6 +86,10 @@ impl Client {
 
     /// Logs the dependencies that [`Client::lacks_dependencies`] found missing.
     pub(crate) fn log_dependencies(&self) -> Result<(), Error> {
+        if let Some(epoch) = self.session.epoch_to_log() {
+            self.depend_on(LogDependency::on_epoch(epoch))?;
+            self.session.note_epoch_logged(epoch);
+        }
         if let Some(observed) = self.observed() {
             let (version, seen) = observed.latest();
             if version != self.dependencies.observed_logged.load(Ordering::Acquire) {

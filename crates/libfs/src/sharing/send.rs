@@ -16,7 +16,8 @@ use crate::errno::Error;
 use crate::open_files::open_file::OpenFile;
 use crate::paths::credentials::Credentials;
 use crate::sharing::shipped::{ShippedChange, ShippedFile, Shipper};
-use crate::sharing::terms::send_names;
+use crate::sharing::terms::send;
+use crate::sync::Ordering;
 use cuesta_format::InodeRecord;
 use cuesta_format::wire::Sends;
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -34,7 +35,7 @@ impl Client {
         if !self.can_ship() {
             return call(self);
         }
-        let _sending = send_names();
+        let _sending = send(Sends::Names);
         call(self)
     }
 
@@ -52,8 +53,14 @@ impl Client {
         (inode.shipped.is_now(Sends::Contents) && !has_lease()).then_some(&**shipper)
     }
 
+    /// Whether operations on a file are sent to SharedFS at present.
+    pub(crate) fn is_sent(&self, file: &OpenFile) -> bool {
+        self.shipper_for(file.inode_ref()).is_some()
+    }
+
     fn shipped_file(&self, file: &OpenFile) -> ShippedFile {
-        let (inode, flags, writer) = (file.inode(), file.flags(), file.writer);
+        let (inode, writer) = (file.inode(), file.writer);
+        let flags = file.flags() | if self.moves_no_access_times() { libc::O_NOATIME } else { 0 };
         ShippedFile { inode, flags, writer, limit: self.file_limit() }
     }
 
@@ -66,7 +73,15 @@ impl Client {
         at: u64,
     ) -> Result<usize, Error> {
         let shipper = self.shipping.shipper.get().ok_or(Error::Shipped(file.inode()))?;
-        shipper.read(&self.shipped_file(file), out, at)
+        let read = shipper.read(&self.shipped_file(file), out, at)?;
+        file.was_read_there.store(true, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    /// Whether reads are sent. SharedFS moves times of last access as most sessions do.
+    #[inline]
+    pub(crate) fn ships_reads(&self) -> bool {
+        self.can_ship() && !self.moves_all_access_times()
     }
 
     /// Has SharedFS write. [`Error::Shipped`]: the session must write itself.

@@ -5,7 +5,9 @@
 use crate::calls::attributes::values::SetAttributes;
 use crate::calls::data::allocation::Allocation;
 use crate::errno::Error;
+use crate::paths::access_list::NewMode;
 use crate::paths::credentials::{Credentials, Writer};
+use crate::sharing::by_number::{Asker, CallByNumber};
 use crate::sharing::observed::Observed;
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -66,12 +68,28 @@ pub trait Shipper: Send + Sync {
     ) -> Result<(), Error>;
     /// Makes another change of the file.
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error>;
+    /// Has SharedFS's session tell what it noted of reads.
+    fn settle(&self) -> Result<(), Error>;
     /// Makes everything durable that SharedFS performed.
     fn sync(&self) -> Result<(), Error>;
     /// How far SharedFS's log goes, as its answers said.
     fn observed(&self) -> Option<&Observed>;
     /// The attributes of the inode.
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error>;
+    /// Makes a call that names inodes by their numbers.
+    fn by_number(&self, who: Asker, call: &CallByNumber<'_>) -> Result<Option<InodeRecord>, Error>;
+    /// A number for a file that is to be made.
+    fn number_for_file(&self) -> Result<InodeNumber, Error>;
+    /// Makes a file with such a number. If the name exists, the error is [`Error::Exists`].
+    /// [`Error::Shipped`]: SharedFS does not know the number.
+    fn make_file(
+        &self,
+        who: Asker,
+        directory: InodeNumber,
+        name: &[u8],
+        mode: NewMode,
+        inode: InodeNumber,
+    ) -> Result<InodeRecord, Error>;
 }
 
 /// The session's channel for sending operations, if it has one.

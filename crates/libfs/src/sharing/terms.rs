@@ -1,53 +1,66 @@
-//! The term for which SharedFS performs the operations on an inode, and whether the calling thread sends
-//! calls on names.
+//! The term for which SharedFS performs the operations on an inode, and which operations the calling thread
+//! sends.
 
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::wire::Sends;
 use cuesta_media::clock;
 use std::cell::Cell;
 
-/// Until when SharedFS performs the operations on an inode: twice the kernel's ticks in milliseconds, plus
-/// one for a directory. 0: it never did.
+/// Until when SharedFS performs the operations on an inode: four times the kernel's ticks in milliseconds,
+/// and a bit for each kind of operations. 0: it never did.
 #[derive(Debug, Default)]
 pub(crate) struct ShippedUntil(AtomicU64);
 
+/// Operations on content.
+const CONTENTS: u64 = 1;
+/// Operations on names.
+const NAMES: u64 = 2;
+
 thread_local! {
-    /// This thread's call on names may be sent.
-    static SENDS_NAMES: Cell<bool> = const { Cell::new(false) };
+    /// The operations that this thread's call sends.
+    static SENDS: Cell<Sends> = const { Cell::new(Sends::Nothing) };
 }
 
-/// Ends, when dropped, that calls of this thread may be sent.
-pub(super) struct SendingNames;
+/// Restores, when dropped, which operations of this thread are sent.
+pub(crate) struct Sending(Sends);
 
-impl Drop for SendingNames {
+impl Drop for Sending {
     fn drop(&mut self) {
-        SENDS_NAMES.set(false);
+        SENDS.set(self.0);
     }
 }
 
-/// From now on the calling thread may send calls on names, until the guard is dropped.
-pub(super) fn send_names() -> SendingNames {
-    SENDS_NAMES.set(true);
-    SendingNames
+/// From now on the calling thread sends such operations, until the guard is dropped.
+pub(crate) fn send(sends: Sends) -> Sending {
+    Sending(SENDS.replace(sends))
 }
 
-/// The operations that the calling thread's call would send, rather than wait for the lease of a directory.
+/// The operations that the calling thread's call would send, rather than wait for a lease.
 pub(crate) fn sends_of_thread() -> Sends {
-    if SENDS_NAMES.get() { Sends::Names } else { Sends::Nothing }
+    SENDS.get()
+}
+
+fn bits(sends: Sends) -> u64 {
+    match sends {
+        Sends::Nothing => 0,
+        Sends::Contents => CONTENTS,
+        Sends::Names => NAMES,
+        Sends::Everything => CONTENTS | NAMES,
+    }
 }
 
 impl ShippedUntil {
     pub(crate) fn set(&self, sends: Sends, term_ms: u32) {
         let until = clock::milliseconds() + u64::from(term_ms);
-        self.0.store(until << 1 | u64::from(sends == Sends::Names), Ordering::Relaxed);
+        self.0.store(until << 2 | bits(sends), Ordering::Relaxed);
     }
 
     /// Whether such operations are to be sent now.
     #[inline]
     pub(crate) fn is_now(&self, sends: Sends) -> bool {
-        match (self.0.load(Ordering::Relaxed), sends) {
-            (0, _) | (_, Sends::Nothing) => false,
-            (until, _) => (until & 1 == 1) == (sends == Sends::Names) && clock::milliseconds() < until >> 1,
+        match self.0.load(Ordering::Relaxed) {
+            0 => false,
+            until => until & bits(sends) != 0 && clock::milliseconds() < until >> 2,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `destination` | policy: log, or blocks of which tier |
 //! | `synchronicity` | predictor: will the program wait for these bytes soon |
 //! | `write_size` | predictor: are writes here large, and will they stay so |
 //! | `read_ahead` | how far ahead of a reader a lower tier is read |
@@ -10,6 +11,7 @@
 //!
 //! The room knows no log and no tiers: it sees reads, writes and fsyncs, and answers with predictions.
 
+pub(crate) mod destination;
 pub(crate) mod hits;
 pub(crate) mod predictions;
 pub(crate) mod read_ahead;

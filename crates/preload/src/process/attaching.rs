@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::Keeper;
+use cuesta_served::ByChannel;
 use rustix::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -37,7 +38,8 @@ pub fn attach() -> Result<&'static Client, Failure> {
     let attached = if socket_folder::is_another_user() || addresses_are_short() {
         connecting::connect_as_user(configuration).map(Client::Served)
     } else {
-        let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
+        let Configuration { socket, wish, .. } = configuration;
+        let own = cuesta_libfs::Client::attach_to(socket, descriptor_floor(), &program, first, *wish);
         match own {
             Err(_) if socket_folder::is_of_another_user(configuration) => {
                 connecting::connect_as_user(configuration).map(Client::Served)
@@ -112,7 +114,7 @@ pub fn attach() -> Result<&'static Client, Failure> {
 /// the parent's log: its session does everything itself.
 fn send_operations_of(client: &cuesta_libfs::Client) {
     if !thread::is_vforked() {
-        client.ship_by(Box::new(shipping::Sending));
+        client.ship_by(Box::new(ByChannel(shipping::Connection)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::call::Failure;
 use crate::starting::environment::Environment;
+use cuesta_format::durability::DurabilityWish;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -16,6 +17,8 @@ pub struct Configuration {
     pub mounted: Option<u64>,
     /// What `stat` shows as the store's device, for as long as this program and those that it starts run.
     pub device: Option<u64>,
+    /// When calls that ask for durability are to return.
+    pub wish: DurabilityWish,
     variables: Vec<CString>,
 }
 
@@ -32,6 +35,7 @@ pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
         (c"CUESTA_MOUNTED", environment.mounted),
         (c"CUESTA_DEVICE", environment.device),
         (c"CUESTA_PATCH", environment.patch),
+        (c"CUESTA_DURABILITY", environment.durability),
     ];
     let number = |text: Option<&CStr>| text.and_then(|text| text.to_str().ok()?.parse().ok());
     let variables = given.into_iter().filter_map(|(name, value)| Some(assignment(name, value?)));
@@ -40,6 +44,7 @@ pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
         prefix,
         mounted: number(environment.mounted),
         device: number(environment.device),
+        wish: environment.durability.and_then(|text| text.to_str().ok()?.parse().ok()).unwrap_or_default(),
         variables: variables.collect(),
     };
     CONFIGURATION.store(Box::into_raw(Box::new(configuration)), Ordering::Release);

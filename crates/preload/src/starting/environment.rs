@@ -22,6 +22,8 @@ pub struct Environment {
     pub device: Option<&'static CStr>,
     /// `CUESTA_DOCTOR`.
     pub doctor: Option<&'static CStr>,
+    /// `CUESTA_DURABILITY`.
+    pub durability: Option<&'static CStr>,
     /// `CUESTA_PATCH`.
     pub patch: Option<&'static CStr>,
     /// `CUESTA_TABLE`.
@@ -100,11 +102,12 @@ impl Environment {
     /// # Safety
     /// `entry` is a zero-terminated string that stays as it is while this structure is used.
     unsafe fn note(&mut self, entry: *const c_char) -> bool {
-        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 10] = [
+        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 11] = [
             (b"CUESTA_SOCKET=", &mut self.socket, false),
             (b"CUESTA_AT=", &mut self.at, false),
             (b"CUESTA_MOUNTED=", &mut self.mounted, false),
             (b"CUESTA_DEVICE=", &mut self.device, false),
+            (b"CUESTA_DURABILITY=", &mut self.durability, false),
             (b"CUESTA_DOCTOR=", &mut self.doctor, true),
             (b"CUESTA_PATCH=", &mut self.patch, false),
             (b"CUESTA_TABLE=", &mut self.table, true),

@@ -26,7 +26,7 @@ fn made(
     let shared_fs = shipping::served_for(credentials)?;
     let number = shared_fs.number_for_file().ok()?;
     let awaited = client.await_file(number, flags);
-    match shared_fs.make_file(base.place().ok()?, path, mode, number) {
+    match shared_fs.make_file(base.place().ok()?, path, mode, number, None) {
         Ok(record) => Some(Ok(client.open_made(credentials, awaited, &record, flags))),
         // It may have been made.
         Err(error @ (Error::Disconnected | Error::Daemon(_))) => Some(Err(error)),
@@ -225,6 +225,17 @@ impl Client {
                 client.sync_everything()
             }
             Client::Served(client) => client.fsync(file.with_shared_fs()?),
+        }
+    }
+
+    /// Waits until the disk has everything that had returned in the store before.
+    pub fn dsync(&self, file: &OpenFile) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => {
+                file.check_not_path()?;
+                client.dsync()
+            }
+            Client::Served(client) => client.dsync(),
         }
     }
 

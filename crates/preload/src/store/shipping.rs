@@ -2,14 +2,15 @@
 //! ([`cuesta_libfs::Shipper`]), and the first calls of a process that has no session yet ([`crate::process::first_calls`]). It is as those of
 //! other users' processes, and made when it is first needed.
 
+use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuesta_format::{InodeRecord, LogDependency};
-use cuesta_libfs::{Credentials, Error, Observed, SetAttributes, ShippedChange, ShippedFile, Shipper};
-use cuesta_media::{UserSlice, UserSliceMut, clock};
-use cuesta_served::OwnSession;
+use cuesta_format::LogDependency;
+use cuesta_libfs::{Credentials, Observed};
+use cuesta_media::clock;
+use cuesta_served::{Channel, OwnSession};
 use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
 
@@ -131,54 +132,24 @@ impl OwnSession for Session {
     }
 }
 
-/// Sends the operations of the session.
+/// The connection, as the session has it.
 #[derive(Debug)]
-pub struct Sending;
+pub struct Connection;
 
-impl Sending {
-    fn server(&self, file: &ShippedFile) -> Result<&'static cuesta_served::Client, Error> {
-        connection().or_else(connect).and_then(served).ok_or(Error::Shipped(file.inode))
-    }
-}
-
-impl Shipper for Sending {
-    fn read(&self, file: &ShippedFile, out: &mut [UserSliceMut<'_>], at: u64) -> Result<usize, Error> {
-        self.server(file)?.ship_read(file, out, at)
+impl Channel for Connection {
+    fn connection(&self) -> Option<impl Deref<Target = cuesta_served::Client>> {
+        connection().or_else(connect).and_then(served)
     }
 
-    fn write(
-        &self,
-        file: &ShippedFile,
-        data: &[UserSlice<'_>],
-        at: Option<u64>,
-    ) -> Result<(usize, u64), Error> {
-        self.server(file)?.ship_write(file, data, at)
-    }
-
-    fn set_attributes(
+    fn connection_for(
         &self,
         credentials: &Credentials,
-        file: &ShippedFile,
-        set: SetAttributes,
-    ) -> Result<(), Error> {
-        let server = served_for(credentials).ok_or(Error::Shipped(file.inode))?;
-        server.ship_change(file, ShippedChange::SetAttributes { set })
+    ) -> Option<impl Deref<Target = cuesta_served::Client>> {
+        served_for(credentials)
     }
 
-    fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
-        self.server(file)?.ship_change(file, change)
-    }
-
-    fn sync(&self) -> Result<(), Error> {
-        connection().or_else(connect).and_then(served).ok_or(Error::Disconnected)?.sync()
-    }
-
-    fn observed(&self) -> Option<&Observed> {
-        Some(&OBSERVED)
-    }
-
-    fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
-        self.server(file)?.ship_stat(file)
+    fn observed(&self) -> &Observed {
+        &OBSERVED
     }
 }
 

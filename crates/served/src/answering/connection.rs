@@ -8,6 +8,7 @@ mod once;
 
 use crate::answering::callers::Connected;
 use crate::answering::files::File;
+use crate::answering::first_calls::Caller;
 use crate::answering::shared::Shared;
 use crate::protocol::messages::{
     Entry, Offset, PathBase, READ_BYTES_MAX, Request, Response, Subject, VERSION,
@@ -49,7 +50,8 @@ pub(crate) struct Connection<'s> {
     files: Mutex<HashMap<u64, Weak<File>>>,
     file_limit: AtomicU64,
     /// The process, or 0.
-    process: u32,
+    pub(super) process: u32,
+    pub(super) first_calls: Caller,
     peer: Arc<dyn CallingProcess>,
     /// Which caller it is, once it said so.
     caller: Mutex<Option<Arc<Connected>>>,
@@ -87,6 +89,7 @@ impl<'s> Connection<'s> {
             files: Mutex::default(),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             process,
+            first_calls: Caller::default(),
             peer,
             caller: Mutex::default(),
             reserved: Mutex::default(),
@@ -206,6 +209,10 @@ impl<'s> Connection<'s> {
                 self.shared.client()?.sync()?;
                 Response::Done
             }
+            Request::Dsync => {
+                self.shared.client()?.dsync()?;
+                Response::Done
+            }
             Request::Fsync { file } => {
                 let file = self.file(file)?;
                 file.client.fsync(file.open()?)?;
@@ -310,6 +317,7 @@ impl<'s> Connection<'s> {
             Request::Settle => {
                 self.shared.files.sendings().wait();
                 self.shared.files.close_released();
+                self.shared.client()?.tell_accesses();
                 Response::Done
             }
             Request::DirectoryPath { file, guess } => {
@@ -330,8 +338,9 @@ impl<'s> Connection<'s> {
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
             Request::Reserve => Response::Number(self.reserve()?.0),
-            Request::MakeFile { place, path, mode, inode } => {
-                self.make_file(place, checked(path)?, allowed(mode, PERMISSIONS), inode)?
+            Request::ByNumber { who, call } => self.by_number(who, &call)?,
+            Request::MakeFile { place, path, mode, inode, who } => {
+                self.make_file(place, checked(path)?, allowed(mode, PERMISSIONS), inode, who)?
             }
             // The thread of the socket performs these itself.
             Request::Ring | Request::Lane { .. } | Request::Unheard => return Err(Error::Invalid),

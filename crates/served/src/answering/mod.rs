@@ -6,6 +6,7 @@
 //! | `connection.rs` | one process: its identity, its open files, and each of its requests |
 //! | `files.rs` | open files, which live as long as a process has their token |
 //! | `file_table.rs` | the table of open files, for the next daemon |
+//! | `first_calls.rs` | calls of processes that have no session yet |
 //! | `peer.rs` | the process at the other end of a socket |
 //! | `sending.rs` | descriptors that are on their way to processes |
 //! | `server.rs` | the listening socket, and a thread for each connection |
@@ -19,6 +20,7 @@ pub(crate) mod callers;
 pub(crate) mod connection;
 pub(crate) mod file_table;
 pub(crate) mod files;
+pub(crate) mod first_calls;
 pub(crate) mod peer;
 pub(crate) mod sending;
 pub(crate) mod server;

@@ -4,6 +4,7 @@
 
 use crate::answering::file_table::FileTable;
 use crate::answering::files::Files;
+use crate::answering::first_calls::FirstCallCounter;
 use crate::answering::serving;
 use crate::answering::shared::Shared;
 use crate::shares::accounts::{Accounts, Holder, Share};
@@ -79,9 +80,9 @@ impl Drop for Listener {
 }
 
 impl Server {
-    /// As [`Server::start_within`], with the limits that a store has by default.
+    /// As [`Server::start_within`], with the limits that a store has by default, and no count of first calls.
     pub fn start(listener: Listener, sharedfs: &Path, tier: &Path) -> Result<Server, StartError> {
-        Server::start_within(Limits::default(), listener, sharedfs, tier)
+        Server::start_within(Limits::default(), listener, sharedfs, tier, Arc::new(()))
     }
 
     /// Serves the clients of `listener` by a session of the daemon at `sharedfs`, each user within `limits`. The state that must outlive it
@@ -91,13 +92,14 @@ impl Server {
         listener: Listener,
         sharedfs: &Path,
         tier: &Path,
+        first_calls: Arc<dyn FirstCallCounter>,
     ) -> Result<Server, StartError> {
         let listener = Arc::new(listener);
         let fail = |source: io::Error| StartError { path: listener.path.display().to_string(), source };
         let (kept, found) = FileTable::open(tier).map_err(fail)?;
         let accounts = Accounts::new(limits);
         let files = Files::new(kept, Arc::clone(&accounts)).map_err(fail)?;
-        let shared = Arc::new(Shared::new(sharedfs.to_owned(), files));
+        let shared = Arc::new(Shared::new(sharedfs.to_owned(), files, first_calls));
         if !found.is_empty() {
             match shared.client() {
                 Ok(client) => shared.files.restore(&client, found),

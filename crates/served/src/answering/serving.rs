@@ -29,6 +29,7 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
         let _ending = EndOfRing(&ring);
         connection.run(&mut frames, &ring, scope)
     });
+    connection.first_calls.end(&*shared.first_calls);
     connection.forget_caller(!connection.is_cut.load(Ordering::Acquire));
     let ended = match ended {
         Err(FrameError::Ended(_)) if ring.get().is_some_and(Ring::is_broken) => Err(FrameError::Malformed),
@@ -101,6 +102,9 @@ impl Connection<'_> {
 
     /// Does a call, exactly once if it asks for that.
     pub(crate) fn answer_call(&self, call: Call<'_>, token: Option<OwnedFd>, in_hand: &mut InHand) -> Answer {
+        if self.holder.is_trusted {
+            self.first_calls.count(&*self.shared.first_calls, self.process, &call.request);
+        }
         match call.once {
             Some(once) => self.answer_once(once, call.request, token, in_hand),
             None => self.answer(call.request, token, in_hand),

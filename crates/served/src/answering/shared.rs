@@ -4,6 +4,7 @@
 
 use super::callers::Callers;
 use super::files::Files;
+use super::first_calls::FirstCallCounter;
 use crate::shares::complaints::Complaints;
 use cuesta_format::wire;
 use cuesta_libfs::{Client, Error, Link, LinkError, SocketLink};
@@ -53,16 +54,18 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) complaints: Complaints,
     pub(crate) callers: Arc<Callers>,
+    pub(crate) first_calls: Arc<dyn FirstCallCounter>,
 }
 
 impl Shared {
-    pub(super) fn new(sharedfs: PathBuf, files: Files) -> Shared {
+    pub(super) fn new(sharedfs: PathBuf, files: Files, first_calls: Arc<dyn FirstCallCounter>) -> Shared {
         Shared {
             sharedfs,
             session: Mutex::new(None),
             files,
             complaints: Complaints::default(),
             callers: Arc::default(),
+            first_calls,
         }
     }
 

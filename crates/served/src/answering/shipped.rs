@@ -6,7 +6,7 @@
 use super::connection::{Connection, InHand, permitted};
 use crate::protocol::messages::{PathBase, Response};
 use cuesta_format::{InodeNumber, LogDependency};
-use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
+use cuesta_libfs::{Asker, CallByNumber, Error, NewMode, ShippedChange, ShippedFile};
 use cuesta_media::{UserSlice, UserSliceMut};
 
 /// So many numbers are reserved for one process at most: one for each of its threads that makes a file.
@@ -44,10 +44,13 @@ impl Connection<'_> {
         path: &[u8],
         mode: NewMode,
         inode: InodeNumber,
+        who: Option<Asker>,
     ) -> Result<Response, Error> {
+        self.check_trusted()?;
         self.take_reserved(inode)?;
         let place = self.place(place)?;
-        let record = place.client().make_file(self.who(), place.base()?, path, mode, inode)?;
+        let who = who.map_or_else(|| self.who().clone(), |who| who.credentials());
+        let record = place.client().make_file(&who, place.base()?, path, mode, inode)?;
         Ok(Response::Made { record, next: self.reserve()? })
     }
 
@@ -102,6 +105,14 @@ impl Connection<'_> {
         };
         self.shared.client()?.perform_change(self.who(), file, change)?;
         Ok(Response::Done)
+    }
+
+    /// Makes a call with other credentials than the connection's. The sender's log could say the same.
+    pub(crate) fn by_number(&self, who: Asker, call: &CallByNumber<'_>) -> Result<Response, Error> {
+        self.check_trusted()?;
+        call.check()?;
+        let record = self.shared.client()?.perform_by_number(&who.credentials(), call)?;
+        Ok(record.map_or(Response::Done, Response::Record))
     }
 
     pub(crate) fn shipped_stat(&self, file: &ShippedFile) -> Result<Response, Error> {

@@ -84,9 +84,9 @@ impl Client {
     #[cold]
     fn show_again(&self) -> bool {
         let mut line = self.line.lock();
-        let Some(holder) = self.holder.filter(|_| line.is_next) else { return false };
+        let Some(holder) = self.holder.as_ref().filter(|_| line.is_next) else { return false };
         // If the daemon is gone the call finds that out by itself.
-        if let Ok(has_lost_files) = show(&mut line.frames, holder) {
+        if let Ok(has_lost_files) = show(&mut line.frames, &**holder) {
             line.has_lost_files |= has_lost_files;
         }
         true
@@ -224,8 +224,12 @@ impl Client {
 
     /// Goes on with the next daemon, and notes whether it has not all the files that were open.
     fn renew(&self, line: &mut Line) -> Result<(), Error> {
-        let holder = self.holder.ok_or(Error::Disconnected)?;
-        let greeted = patiently(line.patience, || greet(&holder.path(), self.descriptor_floor));
+        let holder = self.holder.as_deref().ok_or(Error::Disconnected)?;
+        let greet = || greet(&holder.path(), self.descriptor_floor);
+        let greeted = patiently(line.patience, || match greet() {
+            Err(Error::Disconnected) if holder.start_daemon() => greet(),
+            greeted => greeted,
+        });
         line.patience = if greeted.is_ok() { RESUME_WAIT } else { Duration::ZERO };
         let (mut frames, store) = greeted?;
         if store != self.store {

@@ -29,6 +29,10 @@ pub trait Holder: std::fmt::Debug + Send + Sync {
     fn path(&self) -> Vec<u8>;
     /// Shows every file that is open, with its token.
     fn show(&self, see: &mut dyn FnMut(&OpenFile, BorrowedFd<'_>));
+    /// Starts a daemon, if the process starts any. Says whether one listens now.
+    fn start_daemon(&self) -> bool {
+        false
+    }
 }
 
 /// A connection to the daemon.
@@ -39,7 +43,7 @@ pub struct Client {
     pub(crate) ring: RwLock<Option<Arc<Ring>>>,
     pub(crate) descriptor_floor: i32,
     pub(crate) store: StoreId,
-    pub(crate) holder: Option<&'static dyn Holder>,
+    pub(crate) holder: Option<Arc<dyn Holder>>,
     /// The number of the next call that moves an offset.
     operation: AtomicU64,
     /// The largest a file may get.
@@ -90,7 +94,7 @@ impl Client {
 
     /// It outlives its daemon: `holder` knows what to tell the next one.
     #[must_use]
-    pub fn held_by(self, holder: &'static dyn Holder) -> Client {
+    pub fn held_by(self, holder: Arc<dyn Holder>) -> Client {
         Client { holder: Some(holder), ..self }
     }
 
@@ -314,6 +318,11 @@ impl Client {
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
         self.done(&Request::Fsync { file: file.number() })
+    }
+
+    /// Waits until the disk has everything that had returned in the store before.
+    pub fn dsync(&self) -> Result<(), Error> {
+        self.done(&Request::Dsync)
     }
 
     /// Hands names to `sink`, from the file's offset on, until it takes no more.

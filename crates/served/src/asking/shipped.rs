@@ -5,7 +5,7 @@ use super::client::Client;
 use super::line::unexpected;
 use crate::protocol::messages::{PathBase, READ_BYTES_MAX, Request, Response};
 use cuesta_format::{InodeNumber, InodeRecord};
-use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
+use cuesta_libfs::{Asker, CallByNumber, Error, NewMode, ShippedChange, ShippedFile};
 use cuesta_media::{UserSlice, UserSliceMut};
 
 impl Client {
@@ -65,6 +65,15 @@ impl Client {
             _ => Err(unexpected()),
         }
     }
+
+    /// Makes a call that names inodes by their numbers, with these credentials.
+    pub fn by_number(&self, who: Asker, call: &CallByNumber<'_>) -> Result<Option<InodeRecord>, Error> {
+        match self.ask(&Request::ByNumber { who, call: *call })? {
+            Response::Record(record) => Ok(Some(record)),
+            Response::Done => Ok(None),
+            _ => Err(unexpected()),
+        }
+    }
 }
 
 impl Client {
@@ -74,7 +83,8 @@ impl Client {
         kept.map_or_else(|| self.number(&Request::Reserve).map(InodeNumber), Ok)
     }
 
-    /// Makes a file that the process has open already, by a number for it. [`Error::Exists`]: so does the name.
+    /// Makes a file that the process has open already, by a number for it, with the credentials of the connection or with
+    /// others. [`Error::Exists`]: so does the name.
     /// [`Error::Shipped`]: the daemon does not know the number.
     pub fn make_file(
         &self,
@@ -82,8 +92,9 @@ impl Client {
         path: &[u8],
         mode: NewMode,
         inode: InodeNumber,
+        who: Option<Asker>,
     ) -> Result<InodeRecord, Error> {
-        match self.ask(&Request::MakeFile { place, path, mode, inode })? {
+        match self.ask(&Request::MakeFile { place, path, mode, inode, who })? {
             Response::Made { record, next } => {
                 self.reserved.lock().push(next);
                 Ok(record)

@@ -6,13 +6,13 @@ use super::once::Once;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{CallerId, FileKind, InodeNumber, InodeRecord, LogDependency, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
-    Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, ShippedChange,
-    ShippedFile, Whence,
+    Allocation, Asker, CallByNumber, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes,
+    ShippedChange, ShippedFile, Whence,
 };
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.
@@ -134,6 +134,8 @@ pub enum Request<'a> {
     },
     /// The disk has everything that SharedFS performed when it is answered. Answered [`Response::Done`].
     Sync,
+    /// The disk has everything that had returned in the store before this was asked. Answered [`Response::Done`].
+    Dsync,
     /// Names from the file's offset on, about so many bytes of them. Answered [`Response::Entries`].
     List {
         file: u64,
@@ -223,7 +225,7 @@ pub enum Request<'a> {
     AdoptLocks {
         file: u64,
     },
-    /// Files that no process has any more are closed, and their locks gone, when it is answered.
+    /// Files that no process has any more are closed, and their locks gone, when it is answered. Times of last access are told.
     Settle,
     /// Where an open directory lies. Answered [`Response::Bytes`].
     DirectoryPath {
@@ -258,6 +260,13 @@ pub enum Request<'a> {
     ShippedStat {
         file: ShippedFile,
     },
+    /// A call that names inodes by their numbers, for a process whose rights the sender's kernel has checked. This is for the
+    /// store's own user and root. Answered [`Response::Record`] or [`Response::Done`].
+    ByNumber {
+        who: Asker,
+        #[serde(borrow)]
+        call: CallByNumber<'a>,
+    },
     /// The process has no other capabilities than these, whatever goes with its user.
     Capabilities {
         bits: u64,
@@ -285,6 +294,8 @@ pub enum Request<'a> {
         path: &'a [u8],
         mode: NewMode,
         inode: InodeNumber,
+        /// For a process whose rights the sender's kernel has checked; else for the sender.
+        who: Option<Asker>,
     },
 }
 
@@ -296,6 +307,7 @@ impl Request<'_> {
             Request::Open { flags, .. } => flags & (libc::O_CREAT | libc::O_TRUNC) != 0,
             Request::Seek { offset, whence, .. } => *whence == Whence::Current && *offset != 0,
             Request::ShippedChange { change, .. } => *change != ShippedChange::Sync,
+            Request::ByNumber { call, .. } => call.may_change(),
             Request::Write { .. }
             | Request::ShippedWrite { .. }
             | Request::Truncate { .. }
@@ -322,6 +334,7 @@ impl Request<'_> {
             | Request::SetFlags { .. }
             | Request::Fsync { .. }
             | Request::Sync
+            | Request::Dsync
             | Request::List { .. }
             | Request::Stat { .. }
             | Request::Access { .. }

@@ -51,8 +51,14 @@ pub fn store_within(limits: Limits) -> Store {
     let listener = Listener::bind(&sharedfs).unwrap();
     let shared = SharedFs::open(folder.path(), Options::default()).unwrap();
     let server = SharedServer::start(Arc::clone(&shared), listener).unwrap();
-    let service =
-        Server::start_within(limits, UsersListener::bind(&users).unwrap(), &sharedfs, folder.path()).unwrap();
+    let service = Server::start_within(
+        limits,
+        UsersListener::bind(&users).unwrap(),
+        &sharedfs,
+        folder.path(),
+        Arc::new(()),
+    )
+    .unwrap();
     let link = SocketLink::connect(sharedfs.as_os_str().as_bytes(), 0).unwrap();
     let root = Client::attach(Box::new(link), "test").unwrap();
     let users = users.join(USERS_SOCKET_FILE);

@@ -45,7 +45,7 @@ pub(super) struct Contention {
     inodes: HashMap<InodeNumber, Contended>,
     /// The directories that each session lost, the last one at the end.
     lost: HashMap<SessionId, VecDeque<Lost>>,
-    /// Sessions that wait for a directory, in the order in which they began to.
+    /// Sessions that wait for an inode, in the order in which they began to. Threads of one may wait for several.
     waiting: VecDeque<(SessionId, InodeNumber)>,
 }
 
@@ -132,7 +132,6 @@ impl Contention {
     /// The session waits for the inode.
     pub(super) fn wait(&mut self, session: SessionId, inode: InodeNumber) {
         if !self.waiting.contains(&(session, inode)) {
-            self.stop_waiting(session);
             self.waiting.push_back((session, inode));
         }
     }

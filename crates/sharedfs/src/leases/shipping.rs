@@ -5,6 +5,9 @@
 //! sessions that can send operations to do so. Behind the term the first session that asks gets the lease. If no
 //! other one asks, it keeps it. If the file changes hands again as before, the next term is twice as long. So a
 //! file which several processes share for hours is given back for a moment in every ten seconds.
+//!
+//! A mount's kernel keeps nothing of a shipped file. To give it the file back and take it again costs more than with other
+//! sessions. So a term in which a mount takes part lasts ten seconds from the start.
 
 use crate::store::Ship;
 use cuesta_format::InodeNumber;
@@ -34,6 +37,8 @@ struct Turns {
     /// The present term, or the last one.
     term: Duration,
     until: Duration,
+    /// No session has had the lease since the present term began.
+    is_shipped: bool,
 }
 
 /// The files that change hands.
@@ -62,7 +67,8 @@ impl Shipping {
                 self.inodes.clear();
             }
         }
-        let begun = Turns { since: now, count: 0, term: Duration::ZERO, until: Duration::ZERO };
+        let (term, until) = (Duration::ZERO, Duration::ZERO);
+        let begun = Turns { since: now, count: 0, term, until, is_shipped: false };
         let turns = self.inodes.entry(inode).or_insert(begun);
         if now < turns.until {
             return;
@@ -74,8 +80,23 @@ impl Shipping {
         if turns.count >= TURNS {
             let is_same_load = !turns.term.is_zero() && now < turns.until + SAME_LOAD;
             turns.term = if is_same_load { TERM_MAX.min(turns.term * 2) } else { TERM_FIRST };
-            (turns.until, turns.count) = (now + turns.term, 0);
+            (turns.until, turns.count, turns.is_shipped) = (now + turns.term, 0, true);
         }
+    }
+
+    /// A mount's session asks for the file.
+    pub(super) fn share_with_mount(&mut self, inode: InodeNumber, now: Duration) {
+        let Some(turns) = self.inodes.get_mut(&inode).filter(|turns| now < turns.until) else { return };
+        if turns.term < TERM_MAX {
+            turns.until += TERM_MAX - turns.term;
+            turns.term = TERM_MAX;
+        }
+    }
+
+    /// A session was granted a lease: whether that is the first one since the end of a term.
+    pub(super) fn ends_term(&mut self, inode: InodeNumber, now: Duration) -> bool {
+        let turns = self.inodes.get_mut(&inode).filter(|turns| turns.is_shipped && now >= turns.until);
+        turns.is_some_and(|turns| std::mem::take(&mut turns.is_shipped))
     }
 
     /// For how much longer SharedFS performs the operations on the file, if it does.
@@ -130,6 +151,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_mount_shares_is_shipped_for_ten_seconds() {
+        let mut shipping = Shipping::new(Ship::Auto);
+        shipping.share_with_mount(FILE, Duration::ZERO);
+        assert_eq!(shipping.left(FILE, Duration::ZERO), None);
+        let now = turns(&mut shipping, Duration::ZERO, Duration::from_millis(1), TURNS);
+        let begun = now - Duration::from_millis(1);
+        shipping.share_with_mount(FILE, now);
+        shipping.share_with_mount(FILE, now + TERM_FIRST);
+        assert_eq!(shipping.left(FILE, now), Some(begun + TERM_MAX - now));
+        shipping.share_with_mount(FILE, begun + TERM_MAX);
+        assert_eq!(shipping.left(FILE, begun + TERM_MAX), None);
+    }
+
+    #[test]
     fn a_file_that_changes_hands_all_the_time_is_shipped_for_a_term_that_grows() {
         let mut shipping = Shipping::new(Ship::Auto);
         let (mut now, mut terms) = (Duration::ZERO, Vec::new());
@@ -139,8 +174,10 @@ mod tests {
             // Turns within the term come from sessions that cannot ship: they do not make it longer.
             turns(&mut shipping, now, Duration::from_micros(1), TURNS);
             assert_eq!(shipping.left(FILE, now), Some(left));
+            assert!(!shipping.ends_term(FILE, now));
             now += left;
             assert_eq!(shipping.left(FILE, now), None);
+            assert!(shipping.ends_term(FILE, now) && !shipping.ends_term(FILE, now));
             terms.push(left + Duration::from_millis(1));
         }
         assert_eq!(terms[..3], [TERM_FIRST, TERM_FIRST * 2, TERM_FIRST * 4]);

@@ -163,7 +163,8 @@ impl Leases {
             self.contention.stop_waiting(session);
             return Outcome::Granted(LeaseMode::Write);
         }
-        let is_directory = self.contention.is_directory(inode) && self.contention.is_remembered(inode, now);
+        let is_contended = self.contention.is_remembered(inode, now);
+        let is_directory = is_contended && self.contention.is_directory(inode);
         if is_directory && mode == LeaseMode::Write && lease.readers.contains(&session) {
             self.contention.note_look(session, inode);
         }
@@ -173,9 +174,9 @@ impl Leases {
         };
         if !others.is_empty() {
             let left = self.contention.held_for(inode, now);
-            let is_anothers = is_directory && self.is_anothers_turn(session, inode, &others, now);
+            let is_anothers = is_contended && self.is_anothers_turn(session, inode, &others, now);
             let is_early = left.is_some() || is_anothers;
-            if is_early && is_directory {
+            if is_early && is_contended {
                 self.contention.wait(session, inode);
             }
             return match left {
@@ -204,7 +205,8 @@ impl Leases {
         }))
     }
 
-    /// Whether another session has waited longer than this one for something that these holders have, and is still expected to take it.
+    /// Whether another session has waited longer than this one for the inode, and is still expected to take it. Directories change hands
+    /// together: there, anything counts that these holders have.
     fn is_anothers_turn(
         &self,
         session: SessionId,
@@ -212,7 +214,11 @@ impl Leases {
         holders: &[SessionId],
         now: Duration,
     ) -> bool {
-        let is_held = |inode| self.lease(inode).holders().any(|holder| holders.contains(&holder));
+        let is_directory = self.contention.is_directory(inode);
+        let is_held = |wanted| match is_directory {
+            true => self.lease(wanted).holders().any(|holder| holders.contains(&holder)),
+            false => wanted == inode,
+        };
         self.contention.free_for(inode, now) < FIRST_IN_QUEUE_MAX
             && self.contention.wanted_before(session).any(is_held)
     }
@@ -320,8 +326,8 @@ impl Leases {
     }
 
     /// The session that has the inode does nothing: it need not be kept any longer.
-    pub fn release(&mut self, inode: InodeNumber) {
-        self.contention.hold_until(inode, Duration::ZERO);
+    pub fn release(&mut self, inode: InodeNumber, now: Duration) {
+        self.contention.hold_until(inode, now);
     }
 
     /// Whether the inode was taken from a session not long ago.
@@ -359,10 +365,18 @@ impl Leases {
         self.shipping.note_turn(inode, now, operations);
     }
 
-    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`super::shipping`]).
-    #[must_use]
-    pub fn shipped_for(&self, inode: InodeNumber, now: Duration) -> Option<Duration> {
+    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`super::shipping`]). A session
+    /// asks, `is_mount`: that of a mount.
+    pub fn shipped_for(&mut self, inode: InodeNumber, now: Duration, is_mount: bool) -> Option<Duration> {
+        if is_mount {
+            self.shipping.share_with_mount(inode, now);
+        }
         self.shipping.left(inode, now)
+    }
+
+    /// A session was granted a lease. Whether SharedFS performed the operations on the inode before, and its term is over.
+    pub fn ends_term(&mut self, inode: InodeNumber, now: Duration) -> bool {
+        self.shipping.ends_term(inode, now)
     }
 
     /// On how many inodes SharedFS performs the operations itself.

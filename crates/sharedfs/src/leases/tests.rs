@@ -105,6 +105,39 @@ fn the_longest_waiter_comes_next() {
     assert_eq!(leases.request(C, X, WRITE, later(1003)), Outcome::Fence(vec![B]));
 }
 
+/// Three sessions raced for a file that a fourth one wrote. One of them could lose each race: it waited for 230 ms while the others had nine
+/// turns.
+#[test]
+fn sessions_that_wait_for_a_file_have_their_turns_in_order() {
+    const SESSIONS: [SessionId; 4] = [A, B, SessionId(3), SessionId(4)];
+    let mut leases = Leases::new(HOLD);
+    leases.request(A, X, WRITE, NOW);
+    leases.revoke(A, X, NOW);
+    assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
+    let (mut holder, mut turns, mut now) = (B, Vec::new(), NOW);
+    let mut waiting = vec![SESSIONS[3], SESSIONS[2], A];
+    for _ in 0..12 {
+        for (place, &waiter) in waiting.iter().enumerate() {
+            let asked = leases.request(waiter, X, WRITE, now + Duration::from_micros(place as u64));
+            assert!(matches!(asked, Outcome::Hold(_)), "{waiter:?} {asked:?}");
+        }
+        // Those that come last ask first, once the turn is over.
+        now += HOLD * 2;
+        for &waiter in waiting[1..].iter().rev() {
+            assert!(matches!(leases.request(waiter, X, WRITE, now), Outcome::Queue(_)), "{waiter:?}");
+        }
+        let next = waiting.remove(0);
+        assert_eq!(leases.request(next, X, WRITE, now), Outcome::Fence(vec![holder]));
+        leases.revoke(holder, X, now);
+        assert_eq!(leases.request(next, X, WRITE, now), Outcome::Granted(WRITE));
+        waiting.push(std::mem::replace(&mut holder, next));
+        turns.push(next);
+    }
+    for session in SESSIONS {
+        assert_eq!(turns.iter().filter(|&&turn| turn == session).count(), 3);
+    }
+}
+
 /// Such a one is given it to change when it looks; for as long as it does.
 #[test]
 fn a_session_that_changes_a_directory_it_looked_at_is_remembered() {

@@ -53,11 +53,15 @@ impl SharedFs {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
                 return Ok(Response::Events(self.events.read(*from, ANSWER_EVENTS, wait)));
             }
+            Request::Dsync => {
+                self.dsync()?;
+                return Ok(Response::Done);
+            }
             Request::Stop => {
                 self.digest_everything()?;
                 return Ok(Response::Done);
             }
-            Request::Attach { version, pid, program, first, resume } => {
+            Request::Attach { version, pid, program, first, resume, durability } => {
                 if *version != PROTOCOL_VERSION {
                     return Err(Trouble::Refused(Refusal::Version { daemon: PROTOCOL_VERSION }));
                 }
@@ -65,6 +69,7 @@ impl SharedFs {
                     SessionId::NOBODY => self.attach(*pid, program)?,
                     session => self.resume(session, *pid, program)?,
                 };
+                self.choose_durability(&mut welcome, *durability);
                 welcome.ahead = self.grant_first(welcome.session, *first);
                 descriptors.extend(handed);
                 return Ok(Response::Attached(welcome));
@@ -109,7 +114,9 @@ impl SharedFs {
                 Ok(Response::InodeNumbers { first, count })
             }
             Request::Credit { blocks } => self.credit(session, *blocks),
-            Request::Window { blocks, done } => self.window(session, *blocks, done, descriptors),
+            Request::Window { tier, blocks, done } => {
+                self.window(session, (*tier, *blocks), done, descriptors)
+            }
             Request::Room { payer, needed } => self.room_of(session, *payer, *needed),
             Request::Report { from, skip } => self.with_session(session, |found| {
                 self.reclaim(found, None);
@@ -152,6 +159,7 @@ impl SharedFs {
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop
+            | Request::Dsync
             | Request::Unheard => Err(invalid("not a session's request")),
         }
     }

@@ -10,8 +10,9 @@ use cuesta_format::wire::{DESCRIPTORS_MAX, Refusal, Response};
 use cuesta_media::Node;
 use std::os::fd::OwnedFd;
 
-/// Most segments made for one request: each takes a millisecond, and others wait. Spare ones are not counted.
-const SEGMENTS_MADE_MAX: u32 = 4;
+/// Most segments made for one request: each takes a millisecond, for which an operation of the session waits. It asks again with its next
+/// one. Spare segments are not counted.
+const SEGMENTS_MADE_MAX: u32 = 2;
 
 impl SharedFs {
     /// Gives the session more segments, as many as can be had and sent, behind the `have` it has mapped. The table

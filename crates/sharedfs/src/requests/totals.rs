@@ -64,6 +64,8 @@ impl SharedFs {
     pub(super) fn status(&self) -> Result<Status, Error> {
         let totals = self.totals()?;
         let tiers = self.tiers();
+        let optimistic_ms_max = self.shortest_bound().map(|bound| bound.as_millis() as u32);
+        let unwritten_ms = optimistic_ms_max.and_then(|_| self.unwritten_milliseconds());
         let core = self.core.lock();
         let geometry = self.geometry();
         let sessions = core.sessions.values().map(|session| SessionStatus {
@@ -74,9 +76,11 @@ impl SharedFs {
             log_capacity_bytes: session.segments.len() as u64 * geometry.segment_bytes,
             leases: core.leases.count(session.id),
             operations: session.control.operations(),
+            durability: session.durability(),
             node: session.node.map(|node| node.0),
         });
         let Counters { digested_entries, coalesced_entries, digested_bytes, .. } = &self.counters;
+        let first_calls = self.first_calls.totals();
         Ok(Status {
             store: self.superblock.store,
             medium: self.superblock.medium,
@@ -107,8 +111,14 @@ impl SharedFs {
             digested_bytes: digested_bytes.load(Ordering::Relaxed),
             fences: self.counters.fences.load(Ordering::Relaxed),
             shipped: core.leases.shipped(self.opened.elapsed()),
+            first_calls: first_calls.calls,
+            never_attached: first_calls.never_attached,
             requests: self.request_times.summary(),
             sessions: sessions.collect(),
+            durability: self.options.durability,
+            optimistic_ms_max,
+            unwritten_ms,
+            has_unwritable_log: self.epochs.has_failed(),
             unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),
         })
     }

@@ -7,7 +7,7 @@
 
 use super::trouble::{Trouble, invalid};
 use crate::SharedFs;
-use crate::tiers::{Allocator, Reservation, Run, Windows, blocks_in};
+use crate::tiers::{Allocator, Reservation, Run, Windows, blocks_in, unmade_in};
 use cuesta_format::wire::{Refusal, Response, WINDOWS_MAX};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, Medium, SessionId, TierNumber};
 use cuesta_media::Node;
@@ -35,7 +35,7 @@ impl SharedFs {
     pub(super) fn window(
         &self,
         session: SessionId,
-        blocks: u32,
+        (tier, blocks): (TierNumber, u32),
         done: &[(BlockAddress, LogPosition)],
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
@@ -47,28 +47,28 @@ impl SharedFs {
             let windows = &mut self.space.lock().windows;
             done.iter().for_each(|&(address, below)| windows.finish(session, address, below));
         }
-        const NONE: Response = Response::Window { address: BlockAddress(0), blocks: 0 };
+        const NONE: Response = Response::Window { address: BlockAddress(0), blocks: 0, begins: 0 };
         let node = self.with_session(session, |found| found.node)?;
-        if !self.grants_windows() || blocks == 0 {
+        if !self.grants_windows() || blocks == 0 || self.arenas.tier(tier).is_err() {
             return Ok(NONE);
         }
-        let wanted = self.blocks_of_window(session, u64::from(blocks));
+        let wanted = self.blocks_of_window(session, tier, u64::from(blocks));
         // Memory takes its time: the session gets what there is, and asks again.
         let ready = wanted.min(BLOCKS_READY);
         let is_ready = || {
-            let is_free = self.space.lock().allocator.free_blocks_in(TierNumber::FAST) >= ready;
+            let is_free = self.space.lock().allocator.free_blocks_in(tier) >= ready;
             is_free && self.room() >= ready
         };
         for _ in 0..STEPS_MOST {
-            if is_ready() || !self.grow(node, is_ready)? {
+            if is_ready() || !self.grow_tier(tier, node, is_ready)? {
                 break;
             }
         }
-        let Some(run) = self.take_window(wanted, node) else { return Ok(NONE) };
+        let Some(run) = self.take_window(tier, wanted, node) else { return Ok(NONE) };
         match self.grant_window(session, run) {
-            Ok(file) => {
+            Ok((file, begins)) => {
                 descriptors.push(file);
-                Ok(Response::Window { address: run.address, blocks: run.blocks })
+                Ok(Response::Window { address: run.address, blocks: run.blocks, begins })
             }
             Err(trouble) => {
                 self.space.lock().allocator.release_window([run]);
@@ -84,15 +84,19 @@ impl SharedFs {
     }
 
     /// How many blocks the next window of a session has, if it asks for so many; 0: it gets none.
-    fn blocks_of_window(&self, session: SessionId, blocks: u64) -> u64 {
-        let tier = blocks_in(self.arenas.fast());
+    fn blocks_of_window(&self, session: SessionId, of: TierNumber, blocks: u64) -> u64 {
+        let Ok(arenas) = self.arenas.tier(of) else { return 0 };
+        let tier = blocks_in(arenas);
         let space = self.space.lock();
-        let free = space.allocator.free_blocks_in(TierNumber::FAST) + self.unmade_fast(&space);
+        let free = space.allocator.free_blocks_in(of) + unmade_in(arenas, &space);
+        // Any tier keeps a promise; those that were made count on the fast one first.
+        let promised = if of == TierNumber::FAST { space.credits.outstanding() } else { 0 };
         let least = self.blocks_least();
         let wanted = blocks.min(BLOCKS_MOST).min((tier / WINDOW_PART).max(WRITES_LEAST * least));
         let is_granted = wanted >= least
-            && free.saturating_sub(space.credits.outstanding()) > tier / PLENTY_PART
-            && space.windows.held() + wanted <= tier / HELD_PART
+            && self.room_at_most(&space, self.mapped.beyond()) >= wanted
+            && free.saturating_sub(promised) > tier / PLENTY_PART
+            && space.windows.held_in(of) + wanted <= tier / HELD_PART
             && space.windows.count(session) < WINDOWS_MAX;
         if is_granted { wanted } else { 0 }
     }
@@ -103,14 +107,14 @@ impl SharedFs {
     }
 
     /// Takes a run of at most `wanted` blocks out of the free ones.
-    fn take_window(&self, wanted: u64, node: Option<Node>) -> Option<Run> {
+    fn take_window(&self, tier: TierNumber, wanted: u64, node: Option<Node>) -> Option<Run> {
         let beyond = self.mapped.beyond();
         let mut space = self.space.lock();
         let wanted = wanted.min(self.room_in(&space, beyond));
         if wanted < self.blocks_least() {
             return None;
         }
-        let run = longest_run(&mut space.allocator, wanted as u32, node)?;
+        let run = longest_run(&mut space.allocator, tier, wanted as u32, node)?;
         if u64::from(run.blocks) < self.blocks_least() {
             space.allocator.release_window([run]);
             return None;
@@ -119,7 +123,7 @@ impl SharedFs {
     }
 
     /// Notes the window, and answers the file that it lies in.
-    fn grant_window(&self, session: SessionId, run: Run) -> Result<OwnedFd, Trouble> {
+    fn grant_window(&self, session: SessionId, run: Run) -> Result<(OwnedFd, u64), Trouble> {
         let file = self.arenas.writable_descriptor(self.geometry().arena(run.address))?;
         let mut transaction = self.metadata.begin()?;
         transaction.put_window(session, run.address, Some(Windows::record_of_new(run)));
@@ -135,11 +139,11 @@ impl SharedFs {
 }
 
 /// The longest of some free runs of at most `most` blocks.
-fn longest_run(allocator: &mut Allocator, most: u32, node: Option<Node>) -> Option<Run> {
+fn longest_run(allocator: &mut Allocator, tier: TierNumber, most: u32, node: Option<Node>) -> Option<Run> {
     let mut tried = Reservation::default();
     let mut longest: Option<Run> = None;
     for _ in 0..RUNS_TRIED {
-        let Some(run) = allocator.take(TierNumber::FAST, most, node, &mut tried) else { break };
+        let Some(run) = allocator.take(tier, most, node, &mut tried) else { break };
         if longest.is_none_or(|longest| run.blocks > longest.blocks) {
             longest = Some(run);
         }

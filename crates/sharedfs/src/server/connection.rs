@@ -11,6 +11,7 @@ use super::preparer::PreparerHandle;
 use super::service::{Answer, Service};
 use super::stopping::{Farewell, StopReason, StopSender};
 use crate::Ending;
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::{PROTOCOL_VERSION, Question, Refusal, Request, Response, WireError};
 use cuesta_format::{InodeNumber, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -92,8 +93,8 @@ impl<S: Service> Connection<'_, S> {
                         Request::Credit { .. } | Request::GrowLog { .. } | Request::InodeNumbers { .. }
                     );
                     let answer = match request {
-                        Request::Attach { version, program, first, resume, .. } => {
-                            self.attach(version, &program, first, resume)
+                        Request::Attach { version, program, first, resume, durability, .. } => {
+                            self.attach(version, &program, first, resume, durability)
                         }
                         Request::KeepInKernel => self.behind.service.keep_in_kernel(self.session, handed),
                         request => self.behind.service.handle(self.session, &request),
@@ -112,7 +113,14 @@ impl<S: Service> Connection<'_, S> {
         }
     }
 
-    fn attach(&mut self, version: u32, program: &str, first: InodeNumber, resume: SessionId) -> Answer {
+    fn attach(
+        &mut self,
+        version: u32,
+        program: &str,
+        first: InodeNumber,
+        resume: SessionId,
+        wish: DurabilityWish,
+    ) -> Answer {
         if version != PROTOCOL_VERSION {
             return Refusal::Version { daemon: PROTOCOL_VERSION }.into();
         }
@@ -121,8 +129,8 @@ impl<S: Service> Connection<'_, S> {
         }
         let process = self.process.as_raw_nonzero().get().unsigned_abs();
         let attached = match resume {
-            SessionId::NOBODY => self.behind.service.attach(process, program, first),
-            session => self.behind.service.resume(session, process, program),
+            SessionId::NOBODY => self.behind.service.attach(process, program, first, wish),
+            session => self.behind.service.resume(session, process, program, wish),
         };
         match attached {
             Ok(attached) => {

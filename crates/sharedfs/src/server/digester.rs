@@ -6,6 +6,7 @@
 use super::preparer::PreparerHandle;
 use super::service::Service;
 use super::stopping::{StopReason, StopSender};
+use super::writer::WriterHandle;
 use cuesta_format::SessionId;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -39,6 +40,7 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub(super) struct DigesterHandle {
     shared: Arc<Shared>,
+    writer: WriterHandle,
 }
 
 impl DigesterHandle {
@@ -47,8 +49,10 @@ impl DigesterHandle {
         let mut kicks = self.shared.kicks.lock().unwrap_or_else(PoisonError::into_inner);
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.shared.watched, &kick, EventData::new_u64(session.0), flags)?;
+        self.writer.watch(session, &kick)?;
         if let Some(process) = kicks.insert(session, kick) {
             let _ = epoll::delete(&self.shared.watched, &process);
+            self.writer.forget(&process);
         }
         Ok(())
     }
@@ -59,6 +63,7 @@ impl DigesterHandle {
         if let Some(kick) = kicks.remove(&session) {
             // The client's copies keep the eventfd alive: without this it would be watched for good.
             let _ = epoll::delete(&self.shared.watched, &kick);
+            self.writer.forget(&kick);
         }
     }
 }
@@ -67,14 +72,16 @@ impl DigesterHandle {
 #[derive(Debug)]
 pub(super) struct Digester {
     shared: Arc<Shared>,
+    writer: WriterHandle,
     thread: JoinHandle<()>,
 }
 
 impl Digester {
-    /// Starts the thread, which has `preparer` replace what its digests use up. When the store fails under it, it asks through `failed` that the daemon stops.
+    /// Starts the thread. Connections tell `writer` of sessions by its handle, too. The thread has `preparer` replace what its digests use up. When the store fails under it, it asks through `failed` that the daemon stops.
     pub(super) fn start<S: Service>(
         service: Arc<S>,
         preparer: PreparerHandle,
+        writer: WriterHandle,
         failed: StopSender,
     ) -> io::Result<Digester> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
@@ -92,12 +99,12 @@ impl Digester {
                 }
             }
         })?;
-        Ok(Digester { shared, thread })
+        Ok(Digester { shared, writer, thread })
     }
 
     /// For connections.
     pub(super) fn handle(&self) -> DigesterHandle {
-        DigesterHandle { shared: Arc::clone(&self.shared) }
+        DigesterHandle { shared: Arc::clone(&self.shared), writer: self.writer.clone() }
     }
 
     /// Ends the thread after its current work.

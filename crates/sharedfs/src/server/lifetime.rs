@@ -6,6 +6,7 @@ use super::listener::Listener;
 use super::preparer::Preparer;
 use super::service::Service;
 use super::stopping::{StopReason, StopSender};
+use super::writer::Writer;
 use crate::server::accept;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -24,6 +25,7 @@ pub struct Server<S: Service> {
     listener: Listener,
     digester: Digester,
     preparer: Preparer,
+    writer: Writer,
     acceptors: Arc<Acceptors>,
     stop: Receiver<StopReason>,
     stop_sender: StopSender,
@@ -34,7 +36,9 @@ impl<S: Service> Server<S> {
     pub fn start(service: Arc<S>, listener: Listener) -> std::io::Result<Server<S>> {
         let (stop_sender, stop) = mpsc::channel();
         let preparer = Preparer::start(Arc::clone(&service))?;
-        let digester = Digester::start(Arc::clone(&service), preparer.handle(), stop_sender.clone())?;
+        let writer = Writer::start(Arc::clone(&service), stop_sender.clone())?;
+        let (prepares, writes) = (preparer.handle(), writer.handle());
+        let digester = Digester::start(Arc::clone(&service), prepares, writes, stop_sender.clone())?;
         for (session, process) in service.awaited() {
             digester.handle().watch(session, process.try_clone()?)?;
         }
@@ -45,7 +49,7 @@ impl<S: Service> Server<S> {
             preparer.handle(),
             stop_sender.clone(),
         )?;
-        Ok(Server { service, listener, digester, preparer, acceptors, stop, stop_sender })
+        Ok(Server { service, listener, digester, preparer, writer, acceptors, stop, stop_sender })
     }
 
     /// For those that may stop the daemon.
@@ -64,6 +68,7 @@ impl<S: Service> Server<S> {
         self.acceptors.wait();
         self.preparer.stop();
         self.digester.stop();
+        self.writer.stop();
         if let Err(error) = self.service.stop() {
             tracing::error!(%error, "not everything was digested: the next start will");
         }

@@ -8,6 +8,7 @@
 //! | connection | the socket, then its client | hands requests to the service; a hang-up ends the session |
 //! | digest | the kicks of all sessions and its clock | digests logs that are due |
 //! | prepare | a call, after something ready was taken | makes segments and arenas ready |
+//! | write | the kicks of all sessions and its clock | in optimistic mode, has the disk take all logs |
 //! | the caller's | [`Server::wait`] | stops everything in order |
 //!
 //! | file | idea |
@@ -16,7 +17,7 @@
 //! | `listener`, `accept` | the socket, and the threads that accept connections |
 //! | `connection`, `frames` | one client: its messages and their answers |
 //! | `nearness` | which processors clients and their connections share |
-//! | `digester`, `preparer` | the threads of the same names |
+//! | `digester`, `preparer`, `writer` | the threads that digest, prepare and write |
 //! | `service` | the core's part |
 //! | `lock` | one daemon for each store |
 //! | `stopping` | why the daemon stops |
@@ -34,6 +35,7 @@ mod service;
 mod stopping;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use lifetime::Server;
 pub use listener::{ListenError, Listener};

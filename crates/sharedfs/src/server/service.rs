@@ -6,6 +6,7 @@ use crate::digest::policy;
 use crate::kernel::{KERNEL_TERM, KernelCache};
 use crate::store::SessionHandle;
 use crate::{Ending, Error, SharedFs};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::{Refusal, Request, Response, Welcome};
 use cuesta_format::{InodeNumber, SessionId};
 use std::os::fd::OwnedFd;
@@ -41,11 +42,23 @@ pub struct Attached {
 
 /// The core, as the server sees it. Every call may come from any thread.
 pub trait Service: Send + Sync + std::fmt::Debug + 'static {
-    /// Begins a session for the process `pid`, which looks at `first` then.
-    fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error>;
+    /// Begins a session for the process `pid`, which looks at `first` then, and whose calls are as durable as it wishes.
+    fn attach(
+        &self,
+        pid: u32,
+        program: &str,
+        first: InodeNumber,
+        wish: DurabilityWish,
+    ) -> Result<Attached, Error>;
 
     /// Goes on with a session that the process `pid` had with an earlier daemon.
-    fn resume(&self, session: SessionId, pid: u32, program: &str) -> Result<Attached, Error>;
+    fn resume(
+        &self,
+        session: SessionId,
+        pid: u32,
+        program: &str,
+        wish: DurabilityWish,
+    ) -> Result<Attached, Error>;
 
     /// Sessions of an earlier daemon that may be resumed: their processes, which end readable.
     fn awaited(&self) -> Vec<(SessionId, Arc<OwnedFd>)>;
@@ -65,6 +78,13 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
 
     /// Makes one thing ready for later. Says whether there was one to make.
     fn prepare(&self) -> Result<bool, Error>;
+
+    /// In optimistic mode, has the disk take all logs. Answers how long to wait before the next time; `None`: until a
+    /// session kicks.
+    fn write_logs(&self) -> Result<Option<Duration>, Error>;
+
+    /// A session kicked: how long to wait before logs are written, if they are to be.
+    fn before_writing(&self) -> Option<Duration>;
 
     /// Does one thing that can wait until the daemon is idle. Says whether there was one.
     fn tidy(&self) -> Result<bool, Error>;
@@ -86,16 +106,30 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
 }
 
 impl Service for SharedFs {
-    fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error> {
+    fn attach(
+        &self,
+        pid: u32,
+        program: &str,
+        first: InodeNumber,
+        wish: DurabilityWish,
+    ) -> Result<Attached, Error> {
         let asked = Instant::now();
         let (handle, mut welcome, descriptors) = SharedFs::attach(self, pid, program)?;
+        self.choose_durability(&mut welcome, wish);
         welcome.ahead = self.grant_first(handle.session, first);
         self.request_times.note_attach(asked.elapsed());
         self.attached(&handle, welcome, descriptors)
     }
 
-    fn resume(&self, session: SessionId, pid: u32, program: &str) -> Result<Attached, Error> {
-        let (handle, welcome, descriptors) = SharedFs::resume(self, session, pid, program)?;
+    fn resume(
+        &self,
+        session: SessionId,
+        pid: u32,
+        program: &str,
+        wish: DurabilityWish,
+    ) -> Result<Attached, Error> {
+        let (handle, mut welcome, descriptors) = SharedFs::resume(self, session, pid, program)?;
+        self.choose_durability(&mut welcome, wish);
         self.attached(&handle, welcome, descriptors)
     }
 
@@ -137,6 +171,14 @@ impl Service for SharedFs {
 
     fn prepare(&self) -> Result<bool, Error> {
         SharedFs::prepare(self)
+    }
+
+    fn write_logs(&self) -> Result<Option<Duration>, Error> {
+        SharedFs::write_logs(self)
+    }
+
+    fn before_writing(&self) -> Option<Duration> {
+        SharedFs::before_writing(self)
     }
 
     fn tidy(&self) -> Result<bool, Error> {

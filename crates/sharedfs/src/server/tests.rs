@@ -2,6 +2,7 @@
 
 use crate::server::*;
 use crate::{Ending, Error};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::{self, PROTOCOL_VERSION, Question, Refusal, Request, Response, StoreTotals};
 use cuesta_format::{InodeNumber, SessionId};
 use frames::{FrameError, Frames};
@@ -43,6 +44,8 @@ struct Fake {
     hidden: AtomicBool,
     unprepared: AtomicU64,
     untidy: AtomicU64,
+    /// How often logs were to be written.
+    written: AtomicU64,
     kicks: Mutex<Vec<SessionId>>,
     panics: AtomicBool,
     left: AtomicBool,
@@ -61,6 +64,7 @@ impl Fake {
             hidden: AtomicBool::new(false),
             unprepared: AtomicU64::new(3),
             untidy: AtomicU64::new(3),
+            written: AtomicU64::new(0),
             kicks: Mutex::default(),
             panics: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -75,7 +79,13 @@ impl Fake {
 }
 
 impl Service for Fake {
-    fn attach(&self, pid: u32, program: &str, _first: InodeNumber) -> Result<Attached, Error> {
+    fn attach(
+        &self,
+        pid: u32,
+        program: &str,
+        _first: InodeNumber,
+        _wish: DurabilityWish,
+    ) -> Result<Attached, Error> {
         self.tell(Told::Attached(program.into(), pid));
         let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         *self.kick.lock().unwrap() = Some(kick.try_clone().unwrap());
@@ -84,7 +94,13 @@ impl Service for Fake {
         Ok(Attached { session, answer: Answer { response: Response::Done, descriptors }, kick })
     }
 
-    fn resume(&self, _session: SessionId, _pid: u32, _program: &str) -> Result<Attached, Error> {
+    fn resume(
+        &self,
+        _session: SessionId,
+        _pid: u32,
+        _program: &str,
+        _wish: DurabilityWish,
+    ) -> Result<Attached, Error> {
         Err(Error::NoSession)
     }
 
@@ -113,6 +129,15 @@ impl Service for Fake {
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
         self.tell(Told::Ended(session, ending));
         Ok(())
+    }
+
+    fn write_logs(&self) -> Result<Option<Duration>, Error> {
+        self.written.fetch_add(1, Ordering::SeqCst);
+        Ok(None)
+    }
+
+    fn before_writing(&self) -> Option<Duration> {
+        None
     }
 
     fn digest(&self, idle: bool) -> Result<bool, Error> {
@@ -207,6 +232,7 @@ impl World {
             program,
             first: InodeNumber::NONE,
             resume: SessionId::NOBODY,
+            durability: DurabilityWish::NONE,
         };
         assert_eq!(ask(&mut client, &request), Response::Done);
         assert_eq!(self.heard(), Told::Attached("test".into(), std::process::id()));
@@ -306,6 +332,7 @@ fn another_protocol_version_is_refused() {
         program: String::new(),
         first: InodeNumber::NONE,
         resume: SessionId::NOBODY,
+        durability: DurabilityWish::NONE,
     };
     assert_eq!(
         ask(&mut world.connect(), &request),

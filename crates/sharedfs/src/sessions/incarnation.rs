@@ -140,6 +140,11 @@ impl Incarnation {
         }
     }
 
+    /// The file that sessions have mapped.
+    pub(crate) fn page(&self) -> &OwnedFd {
+        &self.files[0]
+    }
+
     /// This daemon's number.
     pub(crate) fn number(&self) -> u64 {
         self.number

@@ -7,17 +7,21 @@
 //! | `commit_file` | entries a session waited for on a disk, which its log's own pages may lack |
 //! | `marks` | how far each log was acknowledged, as its session says |
 //! | `control` | the pages shared with the session |
+//! | `epochs` | in optimistic mode, all logs reach the disk as one consistent cut |
 //! | `incarnation` | which daemon a session belongs to |
 //! | `openers` | which inodes are open |
 //! | `session` | one session as the daemon knows it |
 //! | `ending` | how a session ends |
+//! | `first_calls` | counts of calls of processes without a session |
 //! | `lifecycle` | sessions begin, are fenced, end, and are recovered |
 //!
-//! But for `lifecycle`, no file here knows the open store. None knows what entries mean.
+//! But for `lifecycle` and `epochs`, no file here knows the open store. None knows what entries mean.
 
 mod commit_file;
 mod control;
 mod ending;
+mod epochs;
+mod first_calls;
 mod incarnation;
 pub(crate) mod lifecycle;
 mod marks;
@@ -29,6 +33,8 @@ mod table;
 pub use commit_file::CommitFile;
 pub use control::Control;
 pub use ending::Ending;
+pub(crate) use epochs::{Epochs, Recorded};
+pub(crate) use first_calls::FirstCalls;
 pub(crate) use incarnation::{Incarnation, PageState};
 pub use lifecycle::Recovered;
 pub use marks::{MarksFile, MarksRead};

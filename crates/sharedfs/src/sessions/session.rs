@@ -3,6 +3,7 @@
 use super::commit_file::CommitFile;
 use super::control::Control;
 use super::ending::Ending;
+use super::epochs::WrittenLog;
 use super::segments::{LogFiles, Segment};
 use super::table::SessionTable;
 use crate::Error;
@@ -12,7 +13,9 @@ use crate::store::Options;
 use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
-use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId};
+use cuesta_format::{
+    Durability, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId,
+};
 use cuesta_media::Node;
 use cuesta_media::emulate::Emulated;
 use cuesta_media::planted::{self, Bug};
@@ -102,6 +105,10 @@ pub struct Session {
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// Recovery takes nothing of its log from here on.
     pub(crate) cut: Option<LogPosition>,
+    /// How far cuts took its log.
+    pub(crate) written: WrittenLog,
+    /// In which time the disk must have what it did, in milliseconds, if it is optimistic.
+    pub(crate) optimistic_ms_max: Option<u32>,
     /// Its log is looked at without a kick.
     pub(crate) is_polled: bool,
     /// It is over, and ends this way once there is room to digest the rest of its log.
@@ -144,6 +151,8 @@ impl Session {
             turns: BTreeMap::new(),
             lingering: VecDeque::new(),
             cut: None,
+            written: WrittenLog::default(),
+            optimistic_ms_max: None,
             is_polled: false,
             ending: None,
             kernel: None,
@@ -220,9 +229,16 @@ impl Session {
         self.control.log_generation() == self.record.log_generation
     }
 
-    /// How far the disk has its log, as it says.
+    /// How far the disk has its log, as it says or as cuts took it, and everything that this depends on.
     pub(crate) fn durable(&self) -> LogPosition {
-        if self.knows_its_log() { self.control.durable().min(self.completed()) } else { self.digested }
+        let cut = self.written.whole(self.record.log_generation);
+        let said = if self.knows_its_log() { self.control.durable() } else { self.digested };
+        said.max(cut).min(self.completed())
+    }
+
+    /// When its calls that ask for durability return.
+    pub(crate) fn durability(&self) -> Durability {
+        self.optimistic_ms_max.map_or(Durability::Pessimistic, |_| Durability::Optimistic)
     }
 
     /// How much its log holds that is not digested.

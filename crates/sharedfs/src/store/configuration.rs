@@ -2,8 +2,9 @@
 
 use crate::metadata::CACHE_BYTES;
 use crate::tiers::{LowerTier, Region};
+use cuesta_format::durability::{OPTIMISTIC_MS_MAX, check_milliseconds};
 use cuesta_format::emulation::Profile;
-use cuesta_format::{BLOCK_BYTES, PersistenceDomain};
+use cuesta_format::{BLOCK_BYTES, Durability, PersistenceDomain};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -43,6 +44,13 @@ pub struct Options {
     pub commit_file_waits: u32,
     /// On a disk, how long a wait for it keeps its processor awake, in microseconds.
     pub awake_us: u32,
+    /// On a disk, when calls that ask for durability return.
+    pub durability: Durability,
+    /// In optimistic mode, in which time the disk has what returned, in milliseconds.
+    pub optimistic_ms_max: u32,
+    /// Recovery goes by what survives a loss of power, although the machine was not started anew. For simulations.
+    #[serde(skip)]
+    pub assume_power_loss: bool,
     /// Log segments kept ready, touched, for the next sessions.
     pub spare_segments: u32,
     /// Arenas kept ready beyond what is in use.
@@ -159,6 +167,9 @@ impl Default for Options {
             ship: Ship::Auto,
             commit_file_waits: 3,
             awake_us: 1000,
+            durability: Durability::Pessimistic,
+            optimistic_ms_max: OPTIMISTIC_MS_MAX,
+            assume_power_loss: false,
             spare_segments: 16,
             spare_arenas: 2,
             inode_numbers: 4096,
@@ -199,7 +210,7 @@ pub enum ConfigurationError {
 /// The text of a new store's `cuesta.toml`: each line with its default, commented out, but for the medium that is
 /// played if one is.
 #[must_use]
-pub fn template(emulate: Profile) -> String {
+pub fn template(emulate: Profile, durability: Durability) -> String {
     let Options {
         digest_batch_bytes,
         digest_idle_ms,
@@ -210,6 +221,9 @@ pub fn template(emulate: Profile) -> String {
         ship: _,
         commit_file_waits,
         awake_us,
+        durability: default_durability,
+        optimistic_ms_max,
+        assume_power_loss: _,
         spare_segments,
         spare_arenas,
         inode_numbers,
@@ -224,6 +238,7 @@ pub fn template(emulate: Profile) -> String {
         tier: _,
     } = Options::default();
     let mark = if emulate == default_emulate { "# " } else { "" };
+    let durability_mark = if durability == default_durability { "# " } else { "" };
     format!(
         "# Configuration of this Cuesta store. Each line shows its default; remove the leading #\n\
          # to change it, then restart the daemon (cuesta stop, cuesta serve).\n\
@@ -263,6 +278,12 @@ pub fn template(emulate: Profile) -> String {
          # On a disk: a program that waits for it keeps the processor awake for so long, in microseconds, while no other wants it; a\n\
          # fast disk's answer arrives sooner by that. 0: the program sleeps, and takes less processor time.\n\
          # awake_us = {awake_us}\n\
+         \n\
+         # On a disk: \"pessimistic\", fsync returns once the disk has everything; \"optimistic\", it returns at once, and the disk\n\
+         # has everything at most optimistic_ms_max milliseconds later. A loss of power then leaves what all programs had\n\
+         # done at one moment. `cuesta dsync` waits for the disk. Programs and mounts may ask for either.\n\
+         {durability_mark}durability = \"{durability}\"\n\
+         # optimistic_ms_max = {optimistic_ms_max}\n\
          \n\
          # Log segments kept ready, their memory touched, so that a program starts quickly.\n\
          # spare_segments = {spare_segments}\n\
@@ -385,6 +406,7 @@ impl Options {
                 "large_run_bytes must be {BLOCK_BYTES} at least, and nearly_full_percent 100 at most"
             ));
         }
+        check_milliseconds(options.optimistic_ms_max)?;
         options.users.check()?;
         check_tiers(&options.tier)?;
         Ok(options)
@@ -397,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_template_is_all_defaults_and_each_line_is_known() {
-        let template = template(Profile::default());
+        let template = template(Profile::default(), Durability::default());
         assert_eq!(Options::parse(&template).unwrap(), Options::default());
         let uncommented: String = template
             .lines()
@@ -405,7 +427,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 24);
+        assert_eq!(uncommented.lines().count(), 26);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 
@@ -414,7 +436,9 @@ mod tests {
         let tier = |number, path: &str| LowerTier { number, path: path.into(), bytes: 5 << 30 };
         let tiers: BTreeMap<String, LowerTier> =
             [("ssd".into(), tier(1, "/mnt/a \"b\"")), ("hdd".into(), tier(2, "/mnt/c"))].into();
-        let options = Options::parse(&(template(Profile::default()) + &tiers_template(&tiers))).unwrap();
+        let options =
+            Options::parse(&(template(Profile::default(), Durability::default()) + &tiers_template(&tiers)))
+                .unwrap();
         assert_eq!((options.tier, tiers_template(&BTreeMap::new())), (tiers, String::new()));
         let two = tiers_template(&[("disk".into(), tier(2, "/mnt"))].into());
         assert!(Options::parse(&two).unwrap_err().contains("must be 1, 2"));
@@ -427,7 +451,7 @@ mod tests {
         for text in ["optane-pmm", "read_ns=300,write_mb_s=2000"] {
             let emulate: Profile = text.parse().unwrap();
             let options = Options { emulate, ..Options::default() };
-            assert_eq!(Options::parse(&template(emulate)).unwrap(), options);
+            assert_eq!(Options::parse(&template(emulate, Durability::default())).unwrap(), options);
         }
         let error = Options::parse("emulate = \"optane\"").unwrap_err();
         assert!(error.contains("optane-pmm-x6") && error.contains("read_mb_s"), "{error}");

@@ -11,7 +11,8 @@ use crate::metadata::MetadataStore;
 use crate::quotas::Quotas;
 use crate::requests::Packed;
 use crate::sessions::{
-    Control, Incarnation, MarksFile, Recovered, References, SegmentPool, Session, SessionTable,
+    Control, Epochs, FirstCalls, Incarnation, MarksFile, Recovered, References, SegmentPool, Session,
+    SessionTable,
 };
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
@@ -71,6 +72,7 @@ pub struct SharedFs {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) incarnation: Incarnation,
     pub(crate) marks: MarksFile,
+    pub(crate) epochs: Epochs,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
     pub(crate) mapped: MappedFiles,
@@ -92,6 +94,7 @@ pub struct SharedFs {
     pub(crate) totals_limit: RateLimit,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
+    pub(crate) first_calls: FirstCalls,
     pub(crate) idle_memory: IdleMemory,
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,

@@ -17,14 +17,16 @@ use crate::leases::Leases;
 use crate::metadata::{Files, MetadataStore, Owner, Watch};
 use crate::quotas::Quotas;
 use crate::requests::Packed;
-use crate::sessions::{Incarnation, MarksFile, Recovered, References, SegmentPool, SessionTable};
+use crate::sessions::{
+    Epochs, FirstCalls, Incarnation, MarksFile, Recovered, References, SegmentPool, SessionTable,
+};
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
 use crate::tiers::{Credits, Parts, blocks_of, medium_of_files, open_arenas, region};
-use cuesta_format::Medium;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::session_table::TableHead;
 use cuesta_format::superblock::Superblock;
+use cuesta_format::{Durability, Medium};
 use cuesta_media::{Nodes, persist};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -54,6 +56,9 @@ impl SharedFs {
         superblocks.heal(tier)?;
         let superblock = superblocks.superblock;
         let Superblock { medium, geometry, .. } = superblock;
+        if options.durability == Durability::Optimistic && medium != Medium::Block {
+            return Err(Error::OptimisticMedium(medium));
+        }
         let region = match medium {
             Medium::Pmem => region(tier),
             Medium::Memory | Medium::Block => None,
@@ -74,6 +79,7 @@ impl SharedFs {
             incarnation: incarnation.number(),
             ..table.head()
         })?;
+        let epochs = Epochs::open(tier, superblock.store, incarnation.page())?;
         let marks = MarksFile::of(tier);
         marks.provide(medium)?;
         let references = References::open(tier)?;
@@ -109,6 +115,7 @@ impl SharedFs {
             region,
             nodes,
             incarnation,
+            epochs,
             marks,
             references,
             passed: Mutex::default(),
@@ -134,6 +141,7 @@ impl SharedFs {
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),
+            first_calls: FirstCalls::default(),
             idle_memory: IdleMemory::default(),
             request_times: RequestTimes::default(),
             opened: Instant::now(),
@@ -148,12 +156,17 @@ impl SharedFs {
             watched_orphans: AtomicU64::new(0),
             starved: Mutex::default(),
         };
-        shared.recovered = shared.recover(occupied, boot.is_another())?;
+        let lost_memory = boot.is_another() || shared.options.assume_power_loss;
+        shared.recovered = shared.recover(occupied, boot.is_another(), lost_memory)?;
         boot.remember(tier)?;
         let core = shared.core.get_mut();
         core.table.set_head(TableHead { boot: boot.short_name(), ..core.table.head() })?;
         shared.say_opened()?;
         shared.recovering = AtomicBool::new(false);
+        shared.epochs.begin();
+        if shared.options.durability == Durability::Optimistic {
+            shared.go_by_epochs()?;
+        }
         shared.stand_ins.sweep(&shared.metadata)?;
         shared.mapped.sweep(&shared.metadata)?;
         Ok(Arc::new(shared))

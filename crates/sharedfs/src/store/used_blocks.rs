@@ -40,17 +40,6 @@ pub(crate) fn load_allocator(
     Ok((allocator, windows))
 }
 
-fn damaged_window(session: SessionId, address: BlockAddress) -> Error {
-    Error::Damaged(format!("the window at {address} of session {session} cannot be read"))
-}
-
-/// Behind the last granted block of an arena.
-fn end_of_granted(granted: &[Run], geometry: &Geometry, arena: ArenaId) -> u32 {
-    let inside = granted.iter().filter(|run| geometry.arena(run.address) == arena);
-    let end = |run: &Run| (geometry.arena_offset(run.address) / BLOCK_BYTES) as u32 + run.blocks;
-    inside.map(end).max().unwrap_or(0).min(geometry.arena_blocks())
-}
-
 fn bitmaps(snapshot: &Snapshot, arena: ArenaId, geometry: &Geometry) -> Result<(Bitmap, Bitmap), Error> {
     let bitmap =
         |bytes: Option<Vec<u8>>| Bitmap::from_bytes(geometry.arena_blocks(), &bytes.unwrap_or_default());
@@ -98,4 +87,15 @@ fn load_missing_tier(
     }
     allocator.refuse_writes(tier);
     Ok(())
+}
+
+fn damaged_window(session: SessionId, address: BlockAddress) -> Error {
+    Error::Damaged(format!("the window at {address} of session {session} cannot be read"))
+}
+
+/// Behind the last granted block of an arena.
+fn end_of_granted(granted: &[Run], geometry: &Geometry, arena: ArenaId) -> u32 {
+    let inside = granted.iter().filter(|run| geometry.arena(run.address) == arena);
+    let end = |run: &Run| (geometry.arena_offset(run.address) / BLOCK_BYTES) as u32 + run.blocks;
+    inside.map(end).max().unwrap_or(0).min(geometry.arena_blocks())
 }

@@ -34,5 +34,5 @@ pub use memory::{
 };
 pub(crate) use memory::{Needed, lost_arenas};
 pub(crate) use placement::{SpareSegments, lacking_memory};
-pub(crate) use room::{METADATA_SLACK_BYTES, blocks_in, blocks_of};
+pub(crate) use room::{METADATA_SLACK_BYTES, blocks_in, blocks_of, unmade_in};
 pub(crate) use windows::{Claims, Windows, window_rest};

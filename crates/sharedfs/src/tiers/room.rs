@@ -50,6 +50,17 @@ impl SharedFs {
         blocks_of(&self.arenas)
     }
 
+    /// Gives a tier's arenas one step of memory more, unless there is enough meanwhile. Says whether there is.
+    pub(crate) fn grow_tier(
+        &self,
+        tier: TierNumber,
+        node: Option<Node>,
+        is_enough: impl Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let _one_at_a_time = self.making.lock();
+        Ok(is_enough() || self.storage().grow(tier, node)?.is_some())
+    }
+
     /// Gives the arenas of the first tier that can have it one step of memory more, of a node if one is named, unless there is enough meanwhile.
     /// Makes room in the metadata store first, for the records of it. Says whether there is enough.
     pub(crate) fn grow(&self, node: Option<Node>, is_enough: impl Fn() -> bool) -> Result<bool, Error> {
@@ -80,7 +91,8 @@ pub(crate) fn blocks_in(tier: &TierArenas) -> u64 {
     u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
 }
 
-fn unmade_in(tier: &TierArenas, space: &Space) -> u64 {
+/// Blocks of a tier that no arena has memory for.
+pub(crate) fn unmade_in(tier: &TierArenas, space: &Space) -> u64 {
     if !space.allocator.takes_writes(tier.number()) {
         return 0;
     }

@@ -13,7 +13,7 @@
 //! No file here knows what a log holds, nor what is in a block.
 
 use super::blocks::{Bitmap, Run};
-use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, SessionId};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, SessionId, TierNumber};
 use std::collections::BTreeMap;
 
 /// A window, as far as it is granted.
@@ -158,6 +158,13 @@ impl Windows {
     #[must_use]
     pub fn held(&self) -> u64 {
         self.held
+    }
+
+    /// How many of them lie in a tier.
+    #[must_use]
+    pub fn held_in(&self, tier: TierNumber) -> u64 {
+        let inside = self.windows.iter().filter(|((_, address), _)| address.tier() == tier);
+        inside.map(|(_, window)| u64::from(window.spent.free())).sum()
     }
 
     /// How many windows a session has.

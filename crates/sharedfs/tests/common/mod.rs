@@ -7,6 +7,7 @@ mod medium;
 pub use medium::medium;
 
 use cuesta_format::control::{ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::parcel::Parcel;
 use cuesta_format::superblock::Superblock;
@@ -143,6 +144,7 @@ impl Writer {
             program: "test".into(),
             first: InodeNumber::NONE,
             resume: SessionId::NOBODY,
+            durability: DurabilityWish::NONE,
         };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &request, &mut descriptors) else {
             panic!("not attached");

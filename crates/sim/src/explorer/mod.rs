@@ -37,7 +37,7 @@ mod states;
 mod subject;
 
 pub use coverage::Coverage;
-pub use crashes::{calls, deaths, lanes, lost_entries, restarts, shipping, store};
+pub use crashes::{calls, deaths, lanes, lost_entries, optimistic, restarts, shipping, store};
 pub use failure::{Failure, Moment};
 pub use run::{explore, unaccounted};
 pub use scenarios::{campaign, hand_overs, mapped, staged, workloads};

@@ -5,12 +5,13 @@
 //! ways is played by [`SendingWorld`]: which calls are sent, and how a file is opened that SharedFS makes.
 
 use super::small::small_options;
-use super::{World, done};
+use super::{World, done, optimistic};
 use crate::operations::operation::{Operation, Outcome};
 use cuesta_format::geometry::USERS_SOCKET_FILE;
-use cuesta_format::{InodeRecord, LogDependency};
+use cuesta_format::{InodeNumber, InodeRecord, LogDependency};
 use cuesta_libfs::{
-    Client, Credentials, Error, Observed, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Shipper,
+    Asker, CallByNumber, Client, Credentials, Error, NewMode, Observed, RenameFlags, SetAttributes,
+    ShippedChange, ShippedFile, Shipper,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use cuesta_served::{Client as Connection, Listener, OwnSession, PathBase, Server, Subject};
@@ -72,6 +73,11 @@ impl World {
     /// As [`World::open`], with a daemon that has operations sent of all files and directories which the session does not hold.
     pub fn open_shipping(directory: &Path) -> Result<World, String> {
         World::open_with(directory, Options { ship: Ship::Always, ..small_options(false) })
+    }
+
+    /// The same in optimistic mode, after a loss of power.
+    pub fn open_optimistic_shipping(directory: &Path) -> Result<World, String> {
+        World::open_with(directory, optimistic(Options { ship: Ship::Always, ..small_options(false) }))
     }
 
     /// The session sends from now on.
@@ -170,8 +176,12 @@ impl Way {
         })
     }
 
+    fn for_inode(&self, inode: InodeNumber) -> Result<&Connection, Error> {
+        self.connection().ok_or(Error::Shipped(inode))
+    }
+
     fn for_file(&self, file: &ShippedFile) -> Result<&Connection, Error> {
-        self.connection().ok_or(Error::Shipped(file.inode))
+        self.for_inode(file.inode)
     }
 
     /// Sends a call on names.
@@ -203,7 +213,7 @@ impl Way {
         };
         let number = self.connection.number_for_file()?;
         let awaited = world.client.await_file(number, flags.bits());
-        match self.connection.make_file(PathBase::Root, path.as_bytes(), (*mode).into(), number) {
+        match self.connection.make_file(PathBase::Root, path.as_bytes(), (*mode).into(), number, None) {
             Ok(record) => {
                 world.close(*slot)?;
                 let file = world.client.open_made(&world.who, awaited, &record, flags.bits());
@@ -238,6 +248,10 @@ impl Shipper for ByWay {
         self.0.for_file(file)?.ship_change(file, change)
     }
 
+    fn settle(&self) -> Result<(), Error> {
+        self.0.connection.settle()
+    }
+
     fn sync(&self) -> Result<(), Error> {
         self.0.connection.sync()
     }
@@ -248,5 +262,25 @@ impl Shipper for ByWay {
 
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
         self.0.for_file(file)?.ship_stat(file)
+    }
+
+    fn by_number(&self, who: Asker, call: &CallByNumber<'_>) -> Result<Option<InodeRecord>, Error> {
+        self.0.for_inode(InodeNumber::NONE)?.by_number(who, call)
+    }
+
+    fn number_for_file(&self) -> Result<InodeNumber, Error> {
+        self.0.for_inode(InodeNumber::NONE)?.number_for_file()
+    }
+
+    fn make_file(
+        &self,
+        who: Asker,
+        directory: InodeNumber,
+        name: &[u8],
+        mode: NewMode,
+        inode: InodeNumber,
+    ) -> Result<InodeRecord, Error> {
+        let place = PathBase::Inode(directory);
+        self.0.for_inode(directory)?.make_file(place, name, mode, inode, Some(who))
     }
 }

@@ -176,6 +176,11 @@ fn what_was_synced_to_a_disk_survives_and_the_rest_as_a_prefix() {
 }
 
 #[test]
+fn an_optimistic_store_is_what_all_sessions_had_done_at_one_moment() {
+    slice(Part::Optimistic, 3, as_it_is);
+}
+
+#[test]
 fn clients_go_on_when_the_daemon_is_killed() {
     slice(Part::Restarts, 1, as_it_is);
 }

@@ -12,6 +12,7 @@ use cuesta_sim::explorer::deaths::{self, Death};
 use cuesta_sim::explorer::hand_overs::{Digests, ended, given_back, scenarios};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
 use cuesta_sim::explorer::mapped::mapped;
+use cuesta_sim::explorer::optimistic;
 use cuesta_sim::explorer::shipping;
 use cuesta_sim::explorer::store::{ClientNumber, On, Step, Workload, WorkloadFailure, crash};
 use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, overwriting, population, workload};
@@ -231,7 +232,12 @@ fn shipping_scenario(wanted: &str) -> shipping::Workload {
 /// A bug that shows in a crash on a disk.
 fn caught_on_a_disk(bug: Bug, scenario: &str) {
     let workload = shipping_scenario(scenario).on(Medium::Block);
-    let run = || shipping::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed());
+    caught_by_a_crash(bug, || {
+        shipping::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed())
+    });
+}
+
+fn caught_by_a_crash(bug: Bug, run: impl Fn() -> Result<Coverage, WorkloadFailure>) {
     let _alone = planting();
     if let Err(failure) = run() {
         panic!("without the bug: {failure}");
@@ -254,6 +260,23 @@ fn a_recovery_that_forgets_what_logs_depend_on_is_caught() {
 #[test]
 fn an_fsync_that_leaves_out_what_the_session_saw_is_caught() {
     caught_on_a_disk(Bug::ObservedUnsynced, "synced where all was sent");
+}
+
+/// A bug that shows in a crash of a store in optimistic mode.
+fn caught_in_optimistic_mode(bug: Bug) {
+    let workload = shipping_scenario("two that saw nothing of each other").on(Medium::Block);
+    let run = || optimistic::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed());
+    caught_by_a_crash(bug, run);
+}
+
+#[test]
+fn an_epoch_that_is_recorded_before_the_logs_are_written_is_caught() {
+    caught_in_optimistic_mode(Bug::EpochRecordedEarly);
+}
+
+#[test]
+fn entries_that_do_not_say_their_epoch_are_caught() {
+    caught_in_optimistic_mode(Bug::EpochUnlogged);
 }
 
 /// A bug that shows at the first look.

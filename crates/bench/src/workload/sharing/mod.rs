@@ -6,6 +6,7 @@
 //! | `clock.rs` | times operations and the calls in them |
 //! | `job.rs` | jobs of several programs in one folder |
 //! | `mail.rs` | mail delivered into one Maildir |
+//! | `nginx.rs` | nginx with two workers and one access log |
 //! | `pages.rs` | pages of one file, written and read |
 //! | `pgbench.rs` | PostgreSQL under `pgbench` |
 //! | `postgres.rs` | a PostgreSQL server |
@@ -20,6 +21,7 @@ pub mod append;
 pub mod clock;
 pub mod job;
 pub mod mail;
+pub mod nginx;
 pub mod pages;
 pub mod pgbench;
 pub mod postgres;

@@ -2,6 +2,7 @@
 
 use super::append::{AccessLog, Append};
 use super::mail::Mail;
+use super::nginx::Nginx;
 use super::pages::Pages;
 use crate::error::BenchError;
 use crate::figures::measure::{Figure, Outcome};
@@ -18,6 +19,8 @@ pub enum Shared {
     Append(Append),
     /// Serve a page and log the request, as the workers of a web server do.
     AccessLog(AccessLog),
+    /// Fetch a page from nginx.
+    Nginx(Nginx),
     /// Overwrite and read pages of one file.
     Pages(Pages),
 }
@@ -29,6 +32,7 @@ impl Shared {
             Shared::Mail(mail) => mail.run(dir, time),
             Shared::Append(append) => append.run(dir, time),
             Shared::AccessLog(log) => log.run(dir, time),
+            Shared::Nginx(nginx) => nginx.run(dir, time),
             Shared::Pages(pages) => pages.run(dir, time),
         };
         Ok(together(&outcomes?))

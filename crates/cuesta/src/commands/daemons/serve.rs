@@ -9,7 +9,7 @@ use crate::stores::device;
 use crate::stores::guard::Guarded;
 use crate::stores::locking;
 use crate::stores::store::Store;
-use cuesta_served::StartError;
+use cuesta_served::{FirstCallCounter, StartError};
 use cuesta_sharedfs::configuration::UserLimits;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
 use cuesta_sharedfs::trust::{self, Purpose, TrustedStore};
@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// All other users together may have as much as so many of them.
@@ -99,6 +99,25 @@ struct Serving {
     guarded: Arc<Guarded>,
 }
 
+/// SharedFS knows which processes have sessions, and the service for processes without one what these ask.
+struct FirstCalls(Weak<SharedFs>);
+
+impl FirstCallCounter for FirstCalls {
+    fn begin(&self, process: u32) -> Option<u64> {
+        self.0.upgrade()?.begin_first_calls(process)
+    }
+
+    fn note_call(&self, ticket: u64) -> bool {
+        self.0.upgrade().is_some_and(|shared| shared.note_first_call(ticket))
+    }
+
+    fn end(&self, ticket: u64) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.end_first_calls(ticket);
+        }
+    }
+}
+
 /// Frees what lies elsewhere of a store that was removed.
 fn free(trusted: &TrustedStore) {
     match trust::free_tier(trusted.tier(), trusted.identity().store, None) {
@@ -145,6 +164,7 @@ fn start(folder: &Path, is_patient: bool) -> Result<Serving, Refusal> {
     if let Err(error) = device::publish(&trusted) {
         tracing::warn!(%error, "the store's device number cannot be told to programs");
     }
+    let first_calls = Arc::new(FirstCalls(Arc::downgrade(&shared)));
     let server = Server::start(shared, listener).map_err(|error| fail(&error))?;
     let stop = server.stop_sender();
     std::thread::Builder::new()
@@ -157,7 +177,7 @@ fn start(folder: &Path, is_patient: bool) -> Result<Serving, Refusal> {
         })
         .map_err(|error| fail(&error))?;
     let users = users.and_then(|listener| {
-        cuesta_served::Server::start_within(limits, listener, &place.socket(), tier.path())
+        cuesta_served::Server::start_within(limits, listener, &place.socket(), tier.path(), first_calls)
             .inspect_err(not_served)
             .ok()
     });

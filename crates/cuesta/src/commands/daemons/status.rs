@@ -9,7 +9,7 @@ use crate::stores::mounts;
 use crate::stores::store::Store;
 use cuesta_format::emulation::{Figure, Profile};
 use cuesta_format::wire::{PredictorStatus, Request, Response, SessionStatus, Status};
-use cuesta_format::{BLOCK_BYTES, Medium};
+use cuesta_format::{BLOCK_BYTES, Durability, Medium};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,12 +89,13 @@ fn as_text(store: &Store, status: &Status) -> String {
         );
     }
     text += &format!(
-        "  {} of {} used by {} files, directories and links\n  medium {}: {}\n",
+        "  {} of {} used by {} files, directories and links\n  medium {}: {}\n{}",
         human(used * BLOCK_BYTES),
         human(totals.blocks * BLOCK_BYTES),
         totals.inodes,
         status.medium,
         survival(status.medium),
+        durability(status),
     );
     for tier in status.tiers.iter().filter(|_| status.tiers.len() > 1) {
         text += &match &tier.missing {
@@ -131,6 +132,30 @@ fn survival(medium: Medium) -> &'static str {
         Medium::Pmem => "survives a power loss",
         Medium::Block => "what was synced survives a power loss",
     }
+}
+
+/// When calls that ask for durability return, if some return at once.
+fn durability(status: &Status) -> String {
+    if status.has_unwritable_log {
+        return format!(
+            "  {} the disk does not take the logs: every fsync fails\n",
+            output::heading("not durable:")
+        );
+    }
+    let Some(bound) = status.optimistic_ms_max else { return String::new() };
+    let who = match status.durability {
+        Durability::Optimistic => "fsync returns at once".to_owned(),
+        Durability::Pessimistic => {
+            let is_optimistic = |session: &&SessionStatus| session.durability == Durability::Optimistic;
+            let count = status.sessions.iter().filter(is_optimistic).count();
+            format!("fsync returns at once in {count} of the programs")
+        }
+    };
+    let oldest = status.unwritten_ms.map_or_else(
+        || "everything is on the disk".to_owned(),
+        |age| format!("the oldest change has waited {age} ms"),
+    );
+    format!("  optimistic: {who}, the disk has it within {bound} ms; {oldest}\n")
 }
 
 fn not_served(status: &Status) -> String {
@@ -176,6 +201,12 @@ fn inside(status: &Status) -> String {
         text += &format!(
             "  performs operations itself, on {shared} that programs share
 "
+        );
+    }
+    if status.first_calls > 0 {
+        text += &format!(
+            "  performed {} first calls of programs without a session; {} of them ended and never attached one\n",
+            status.first_calls, status.never_attached
         );
     }
     if !status.sessions.is_empty() {

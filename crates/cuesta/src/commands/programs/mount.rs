@@ -1,6 +1,7 @@
 //! `cuesta mount`: the FUSE door, in a process of its own.
 
 use crate::commands::daemons::serve::allow_descriptors;
+use crate::commands::programs::durability::DurabilityArguments;
 use crate::daemons::next_daemon::NextDaemon;
 use crate::daemons::own_program;
 use crate::daemons::start::{self, Outcome, Parent, Told};
@@ -9,7 +10,8 @@ use crate::messages::log;
 use crate::messages::output;
 use crate::stores::store::Store;
 use cuesta_format::InodeNumber;
-use cuesta_format::geometry::SOCKET_FILE;
+use cuesta_format::durability::{DurabilityWish, check_milliseconds};
+use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_fuse::{Device, Life, MountError, Mounted, Options, Server};
 use cuesta_libfs::Client;
 use cuesta_sharedfs::trust::TrustedFolder;
@@ -17,7 +19,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,6 +28,9 @@ use std::process::ExitCode;
 const PROGRAM: &str = "(mount)";
 /// The option that leaves the next daemon to others.
 const NO_START: &str = "nostart";
+/// The options that say when calls by the mount that ask for durability return.
+const DURABILITY: &str = "durability=";
+const OPTIMISTIC_MS_MAX: &str = "optimistic_ms_max=";
 /// The option that changes those of a mount that is there.
 const REMOUNT: &str = "remount";
 
@@ -46,7 +51,7 @@ Examples:
   cuesta mount --foreground ~/store /mnt             for service managers
 
 Options behind -o: allow_other, nonempty, nostart, remount, ro, noexec, nosuid, nodev, nosymfollow, noatime, nodiratime,
-strictatime, lazytime, sync, dirsync; what other file systems have as a default (rw, exec, suid, dev, relatime, async,
+strictatime, lazytime, sync, dirsync, durability=optimistic, optimistic_ms_max=50; what other file systems have as a default (rw, exec, suid, dev, relatime, async,
 defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted. With remount, a mount that is there gets the other options named.
 
 Exit status: 0 mounted (in the foreground: and unmounted again); 1 failed; 2 wrong usage."
@@ -65,6 +70,8 @@ pub struct Arguments {
     /// Mount although the directory has something in it
     #[arg(long)]
     nonempty: bool,
+    #[command(flatten)]
+    durability: DurabilityArguments,
     /// Options as in /etc/fstab
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
@@ -124,6 +131,20 @@ fn no_such_option(word: &str) -> Failure {
     Failure::new(format!("-o {word}: there is no such option (cuesta mount --help)")).exiting(WRONG_USAGE)
 }
 
+/// Sets what an option says of durability. `false`: it says nothing of it.
+fn set_durability(durability: &mut DurabilityArguments, word: &str) -> Result<bool, Failure> {
+    let wrong = |why: String| Failure::new(format!("-o {word}: {why}")).exiting(WRONG_USAGE);
+    if let Some(mode) = word.strip_prefix(DURABILITY) {
+        durability.durability = Some(mode.parse().map_err(wrong)?);
+    } else if let Some(bound) = word.strip_prefix(OPTIMISTIC_MS_MAX) {
+        let bound = bound.parse().map_err(|_| wrong("no number of milliseconds".into()))?;
+        durability.optimistic_ms_max = Some(check_milliseconds(bound).map_err(wrong)?);
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
 /// The mount to make: its store, place and options.
 struct Wanted {
     store: Store,
@@ -132,6 +153,8 @@ struct Wanted {
     non_empty: bool,
     /// Another process starts the next daemon.
     no_start: bool,
+    /// When calls by it that ask for durability return.
+    wish: DurabilityWish,
 }
 
 impl Wanted {
@@ -151,24 +174,30 @@ impl Wanted {
             ..Options::default()
         };
         let (mut non_empty, mut no_start) = (arguments.nonempty, false);
+        let mut durability = arguments.durability;
         for word in arguments.options.iter().filter(|word| !word.is_empty()) {
             match word.as_str() {
                 "nonempty" => non_empty = true,
                 NO_START => no_start = true,
                 word if options.set(word) => {}
+                word if set_durability(&mut durability, word)? => {}
                 word => return Err(no_such_option(word)),
             }
         }
         // The process that serves it in the background has another working directory.
         let at = std::path::absolute(&arguments.mountpoint)
             .map_err(|error| Failure::on(&arguments.mountpoint, error))?;
-        Ok(Wanted { store, at, options, non_empty, no_start })
+        let wish = durability.wish(&store)?;
+        Ok(Wanted { store, at, options, non_empty, no_start, wish })
     }
 
     /// The options, for `-o`.
     fn words(&self) -> String {
         let words = self.options.words().into_iter().chain(self.no_start.then_some(NO_START));
-        words.collect::<Vec<_>>().join(",")
+        let DurabilityWish { durability, optimistic_ms_max } = self.wish;
+        let durability = durability.map(|durability| format!("{DURABILITY}{durability}"));
+        let bound = optimistic_ms_max.map(|bound| format!("{OPTIMISTIC_MS_MAX}{bound}"));
+        words.map(str::to_owned).chain(durability).chain(bound).collect::<Vec<_>>().join(",")
     }
 
     /// Makes sure that the store is served and can be mounted there.
@@ -212,16 +241,20 @@ impl Wanted {
         // Whatever has its name later: the daemon is spoken to in the folder that was checked.
         let us = rustix::process::geteuid().as_raw();
         let folder = TrustedFolder::open(self.store.folder(), us).map_err(|error| on_store(&error))?;
-        let socket = folder.path().join(SOCKET_FILE);
+        let folder_path = folder.path().to_owned();
+        let socket = folder_path.join(SOCKET_FILE);
         // The mount's process does not come to an end before the mount does.
         std::mem::forget(folder);
-        let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, PROGRAM, InodeNumber::ROOT)
+        let socket = socket.as_os_str().as_bytes();
+        let client = Client::attach_to(socket, 0, PROGRAM, InodeNumber::ROOT, self.wish)
             .map_err(|error| on_store(&error))?;
         client.tell_of_giving_up(|why| tracing::error!(why, "a call by the mount fails"));
         if !self.no_start {
             let next = NextDaemon::new(self.store.clone(), at.clone());
             client.start_daemons_by(move || next.start());
         }
+        let users_socket = folder_path.join(USERS_FOLDER).join(USERS_SOCKET_FILE);
+        cuesta_served::ship_beside(&client, users_socket.into_os_string().into_vec());
         let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
         let server = Server::start(client, device, &at).map_err(|error| {
             // A mount without a server would hang every process that looks at it.

@@ -1,5 +1,6 @@
 //! `cuesta run`: becomes the program, with the preload door in it.
 
+use crate::commands::programs::durability::DurabilityArguments;
 use crate::commands::programs::program::{self, ProgramError};
 use crate::daemons::start;
 use crate::messages::failure::{CANNOT_EXECUTE, Failure, NOT_FOUND, RUN_FAILED};
@@ -7,6 +8,7 @@ use crate::stores::device;
 use crate::stores::mounts::{self, DEFAULT_AT};
 use crate::stores::places::normal;
 use crate::stores::store::{STORE_VARIABLE, Store};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_fuse::Mounted;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -35,6 +37,7 @@ Examples:
   cuesta run --store ~/store -- sqlite3 /cuesta/my.db 'create table t(x)'
   cuesta run --store ~/store --at /data -- python3 job.py     files under /data
   CUESTA_STORE=~/store cuesta run -- cp -r ~/music /cuesta/
+  cuesta run --store ~/store --durability optimistic -- make test     fsync returns at once
   cuesta mount ~/store ~/files; cuesta run -- make -C ~/files/project     the mounted store, faster
 
 Exit status: the program's own; 125 cuesta failed, 126 it cannot be run, 127 it was not found."
@@ -53,6 +56,8 @@ pub struct Target {
     /// The path under which the program finds the store [default: where it is mounted, or /cuesta]
     #[arg(long, value_name = "PATH")]
     at: Option<PathBuf>,
+    #[command(flatten)]
+    durability: DurabilityArguments,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -124,6 +129,7 @@ impl Target {
             .map_err(|error| self.cannot_run(Path::new(starter), &error))?;
         let library = library().map_err(run_failed)?;
         let (store, at) = found?;
+        let wish = self.durability.wish(&store).map_err(run_failed)?;
         start::ensure(&store).map_err(run_failed)?;
         let mut command = Command::new(&program);
         command
@@ -133,6 +139,10 @@ impl Target {
             .env("LD_PRELOAD", preload_list(&library))
             .env("CUESTA_SOCKET", store.socket())
             .env("CUESTA_AT", &at);
+        // Within a program that was told something, one that is told nothing does the same.
+        if wish != DurabilityWish::NONE {
+            command.env(DurabilityWish::VARIABLE, wish.to_string());
+        }
         // The number of a mount anywhere is what other programs are shown, and else the store's own.
         let shown = mounted.or_else(|| device_of_any_mount(&mounts, &store)).or_else(|| device::read(&store));
         for (name, number) in [("CUESTA_MOUNTED", mounted), ("CUESTA_DEVICE", shown)] {

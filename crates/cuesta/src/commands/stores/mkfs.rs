@@ -1,5 +1,6 @@
 //! `cuesta mkfs`.
 
+use crate::commands::programs::durability::{mode_parser, refuse_other_media};
 use crate::commands::stores::calibrate::refuse_faster;
 use crate::messages::failure::{Failure, WRONG_USAGE};
 use crate::messages::output;
@@ -12,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::emulation::Profile;
 use cuesta_format::geometry::{CONFIGURATION_FILE, DEVICE_LINK};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
+use cuesta_format::{BLOCK_BYTES, Durability, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
 use cuesta_sharedfs::trust::{self, TIER_NAME, TrustedFolder};
 use cuesta_sharedfs::{LowerTier, Region, SharedFs, configuration, create_lower_tier, namespace_of_device};
@@ -58,6 +59,7 @@ Examples:
   cuesta mkfs /srv/store --medium memory --checksums on
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
   cuesta mkfs /srv/store --nvm-path /dev/dax0.0
+  cuesta mkfs ~/builds --durability optimistic
   cuesta mkfs ~/slow --medium memory --emulate optane-pmm
   cuesta mkfs ~/store --medium memory --nvm 1G --tier disk=/mnt/disk/tier:100G
 
@@ -83,6 +85,9 @@ pub struct Arguments {
     /// The slower medium to play on it: a name (optane-pmm), or figures (see cuesta calibrate --help)
     #[arg(long, value_name = "PROFILE", default_value_t, hide_default_value = true)]
     emulate: Profile,
+    /// When fsync returns, on a disk: once the disk has everything, or at once (see cuesta.toml) [default: pessimistic]
+    #[arg(long, value_name = "MODE", value_parser = mode_parser())]
+    durability: Option<Durability>,
     /// Where the fast tier lies: a directory, which must not exist, or be empty; or a device of bytes (/dev/dax0.0)
     #[arg(long, value_name = "PLACE")]
     nvm_path: Option<PathBuf>,
@@ -155,8 +160,12 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
+    let durability = arguments.durability.unwrap_or_default();
+    if durability == Durability::Optimistic {
+        refuse_other_media(medium)?;
+    }
     let lower = tiers::planned(&arguments.tier, &geometry, arguments.overwrite_device)?;
-    make(&store, &tier, None, superblock, &lower, arguments.emulate)?;
+    make(&store, &tier, None, superblock, &lower, (arguments.emulate, durability))?;
     let region = if medium == Medium::Pmem { Region::of(&tier) } else { None };
     tell(arguments, &store, &tier, superblock, region)?;
     if medium == Medium::Memory {
@@ -176,6 +185,10 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
             arguments.checksums == Some(Checksums::On),
             "takes no checksums of content (a file system mounted with DAX does)",
         ),
+        (
+            arguments.durability == Some(Durability::Optimistic),
+            "needs no optimistic durability: what returned survives a power loss anyway",
+        ),
         (!arguments.emulate.is_none(), "plays no other medium (a file system mounted with DAX does)"),
     ];
     if let Some((_, why)) = unfit.iter().find(|(is_so, _)| *is_so) {
@@ -185,7 +198,8 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
     let geometry = device::geometry(device, arguments.nvm)?;
     let superblock = Superblock { store: id, medium: Medium::Pmem, geometry };
     let lower = tiers::planned(&arguments.tier, &geometry, arguments.overwrite_device)?;
-    make(store, &store.tier(), Some(device), superblock, &lower, arguments.emulate)?;
+    let modes = (arguments.emulate, Durability::default());
+    make(store, &store.tier(), Some(device), superblock, &lower, modes)?;
     tell(arguments, store, device, superblock, Region::of_device_of_bytes(device))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -383,10 +397,10 @@ fn make(
     device: Option<&Path>,
     superblock: Superblock,
     lower: &BTreeMap<String, LowerTier>,
-    emulate: Profile,
+    modes: (Profile, Durability),
 ) -> Result<(), Failure> {
     let mut made = Made(Vec::new());
-    make_all(store, tier, device, superblock, lower, emulate, &mut made)?;
+    make_all(store, tier, device, superblock, lower, modes, &mut made)?;
     made.0.clear();
     Ok(())
 }
@@ -397,7 +411,7 @@ fn make_all(
     device: Option<&Path>,
     superblock: Superblock,
     lower: &BTreeMap<String, LowerTier>,
-    emulate: Profile,
+    (emulate, durability): (Profile, Durability),
     made: &mut Made,
 ) -> Result<(), Failure> {
     let mut folders = DirBuilder::new();
@@ -441,7 +455,7 @@ fn make_all(
         superblock.store,
         superblock.medium,
         device.unwrap_or(tier).display(),
-        configuration::template(emulate),
+        configuration::template(emulate, durability),
         configuration::tiers_template(lower),
     );
     std::fs::write(store.configuration(), text)

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `calibrate.rs` | measures a medium, and a slower one played on it |
 //! | `destroy.rs` | removes a store |
+//! | `dsync.rs` | waits until the disk has everything |
 //! | `fsck.rs` | checks a store, and repairs it |
 //! | `mkfs.rs` | makes a store |
 //! | `scrub.rs` | compares all content with its checksums |
@@ -13,6 +14,7 @@
 
 pub mod calibrate;
 pub mod destroy;
+pub mod dsync;
 pub mod fsck;
 pub mod mkfs;
 pub mod scrub;

@@ -1,7 +1,21 @@
 //! Frames: what stands around a message on a socket.
 
-use super::{FRAME_BYTES_MAX, PROTOCOL_VERSION, WireError};
+use super::{FRAME_BYTES_MAX, PROTOCOL_VERSION};
 use serde::{Serialize, de::DeserializeOwned};
+
+/// Why a message cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It is longer than a frame may be.
+    #[error("a message of {0} bytes is longer than {FRAME_BYTES_MAX}")]
+    Length(usize),
+    /// It is of another version of the protocol.
+    #[error("the other side speaks protocol {0}, and this one {PROTOCOL_VERSION}")]
+    Version(u32),
+    /// Its bytes are no message.
+    #[error("a message cannot be read: {0}")]
+    Content(postcard::Error),
+}
 
 /// Where a frame's first word has the version.
 pub(super) const VERSION_SHIFT: u32 = 24;

@@ -25,6 +25,8 @@ pub enum Sends {
     Contents,
     /// Those on names in a directory.
     Names,
+    /// All of both kinds.
+    Everything,
 }
 
 /// A name in a directory.

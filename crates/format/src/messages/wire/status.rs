@@ -3,7 +3,7 @@
 use super::LeaseMode;
 use crate::emulation::Profile;
 use crate::superblock::Medium;
-use crate::{Extent, Geometry, InodeRecord, PersistenceDomain, SessionId, StoreId, TierNumber};
+use crate::{Durability, Extent, Geometry, InodeRecord, PersistenceDomain, SessionId, StoreId, TierNumber};
 use serde::{Deserialize, Serialize};
 
 /// Totals of a store.
@@ -72,6 +72,10 @@ pub struct Status {
     pub fences: u64,
     /// Files and directories that several sessions change, on which SharedFS performs the operations itself at present.
     pub shipped: u64,
+    /// Calls that the daemon performed since start for processes that had no session yet.
+    pub first_calls: u64,
+    /// Processes that ended after such calls and never attached.
+    pub never_attached: u64,
     /// How long requests waited for their answers since start.
     pub requests: Vec<RequestWaits>,
     /// Live sessions.
@@ -80,6 +84,15 @@ pub struct Status {
     pub unserved: Vec<(u32, u64)>,
     /// How often one copy of the metadata was mended from the other since start.
     pub healed: u64,
+    /// When calls that ask for durability return, where a session asks for nothing else.
+    pub durability: Durability,
+    /// In which time the disk has what optimistic sessions did, in milliseconds, if the store goes by epochs.
+    pub optimistic_ms_max: Option<u32>,
+    /// How long the oldest entry of a log has waited for the disk, in milliseconds: an upper bound, if the store goes by epochs
+    /// and any waits.
+    pub unwritten_ms: Option<u64>,
+    /// The disk did not take a log: nothing is durable any more, and every `fsync` says so.
+    pub has_unwritable_log: bool,
     /// The tiers, the fast one first.
     pub tiers: Vec<TierStatus>,
     /// How often predictions of writes were right, where the store has several tiers.
@@ -131,6 +144,8 @@ pub struct SessionStatus {
     pub leases: u64,
     /// Operations it was served.
     pub operations: u64,
+    /// When its calls that ask for durability return.
+    pub durability: Durability,
     /// The memory node its process ran on when its log last grew, where that decides where the log lies.
     pub node: Option<u32>,
 }

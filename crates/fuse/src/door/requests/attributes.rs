@@ -12,7 +12,7 @@ use crate::kernel::abi::{
     SetExtendedIn, StatFsOut, StatxIn, StatxOut, StatxTime, valid,
 };
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Timestamp};
-use cuesta_libfs::{Credentials, ExtendedFlags, SetAttributes, SetTime, Target};
+use cuesta_libfs::{Answer, CallByNumber, Credentials, ExtendedFlags, SetAttributes, SetTime, Target};
 
 /// Bytes in a block of the store, and in what the kernel counts blocks in.
 const BLOCK_BYTES: u32 = 4096;
@@ -109,23 +109,25 @@ impl Door {
                 self.client.note_read(&file).map_err(stale)?;
             }
         } else if self.may_hide_data(inode) {
-            let (stat, _) = self.client.stat_inode(inode).map_err(stale)?;
+            let (record, _) = self.client.attributes(inode).map_err(stale)?.value;
             // Where the size is new the kernel must take the answer, and writes pages back by itself.
-            ignores = self.known.is_told(&stat.record);
+            ignores = self.known.is_told(&record);
             if ignores {
                 self.write_back_all_holes(call)?;
             }
         }
-        let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
-        if self.known.must_forget_content(&stat.record, tenure, ignores) {
+        let Answer { value: (record, tenure), is_own } = self.client.attributes(inode).map_err(stale)?;
+        if self.known.must_forget_content(&record, tenure, ignores) {
             self.device.forget_content(inode);
             self.known.forgot_content(inode);
         }
-        // No notice tells of changes of a file that programs share by mappings, nor of a stand-in for another inode.
-        let is_told = !stat.record.mapped && !is_stand_in(call.header.node) && !self.may_hide_data(inode);
-        let is_told = is_told && !self.may_move_access(&stat.record);
+        // No notice tells of changes of a file that SharedFS answers for, or that programs share by mappings, nor of a
+        // stand-in for another inode.
+        let is_told =
+            is_own && !record.mapped && !is_stand_in(call.header.node) && !self.may_hide_data(inode);
+        let is_told = is_told && !self.may_move_access(&record);
         let holds = if !is_told { (0, 0) } else { self.keeping.attributes() };
-        Ok((stat.record, holds))
+        Ok((record, holds))
     }
 
     fn may_move_access(&self, record: &InodeRecord) -> bool {
@@ -160,8 +162,8 @@ impl Door {
             match file.filter(|file| file.check_writable().is_ok()) {
                 Some(file) => self.client.truncate_open(&file, size)?,
                 None => {
-                    let who = self.writer(call);
-                    self.client.truncate(&who, call.base(), b"", size).map_err(stale)?;
+                    let truncate = CallByNumber::Truncate { inode: call.inode(), size };
+                    self.client.call_by_number(&self.writer(call), &truncate).map_err(stale)?;
                 }
             }
         }
@@ -196,14 +198,14 @@ impl Door {
         if set != SetAttributes::default() {
             // The kernel has taken from a new mode what its sender may not set.
             let who = if set.mode.is_some() { who::trusted(&call.header) } else { who::asks(&call.header) };
-            let target = Target::Path { base: call.base(), path: b"", follow: false };
-            self.client.set_attributes(&who, target, set).map_err(stale)?;
+            let set = CallByNumber::SetAttributes { inode: call.inode(), set };
+            self.client.call_by_number(&who, &set).map_err(stale)?;
         }
         // The kernel takes this answer whatever it was told meanwhile, so it does not hold; and it lets nothing be written to
         // the file until it has it, so content stays as it is: the next question for attributes sees to both.
-        let (stat, _) = self.client.stat_inode(call.inode()).map_err(stale)?;
-        self.known.tell(&stat.record);
-        call.answer.put(&AttributesOut { attributes: shown(&stat.record), ..AttributesOut::default() });
+        let (record, _) = self.client.attributes(call.inode()).map_err(stale)?.value;
+        self.known.tell(&record);
+        call.answer.put(&AttributesOut { attributes: shown(&record), ..AttributesOut::default() });
         Ok(())
     }
 
@@ -215,7 +217,9 @@ impl Door {
     /// The sender of a request writes, and does not keep the set-id bits of what it writes to.
     pub(in crate::door) fn take_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
         let inode = call.inode();
-        if self.client.take_rights_of(&who::takes_set_id(&call.header), inode).map_err(stale)? {
+        let take = CallByNumber::TakeRights { inode };
+        let taken = self.client.call_by_number(&who::takes_set_id(&call.header), &take).map_err(stale)?;
+        if taken.value.is_some() {
             // The kernel would go by what it knows.
             call.device.doubt_attributes(inode);
         }
@@ -231,11 +235,11 @@ impl Door {
 
     /// Set-id bits go with a change of owner. The kernel checks that only the owner makes them go where the change names a user or group.
     fn check_owner_of_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
-        let (stat, _) = self.client.stat_inode(call.inode()).map_err(stale)?;
-        let is_directory = stat.record.kind() == FileKind::Directory;
-        let has_set_id = !is_directory && stat.record.mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        let (record, _) = self.client.attributes(call.inode()).map_err(stale)?.value;
+        let is_directory = record.kind() == FileKind::Directory;
+        let has_set_id = !is_directory && record.mode & (libc::S_ISUID | libc::S_ISGID) != 0;
         let uid = call.header.uid;
-        if has_set_id && uid != 0 && uid != stat.record.uid { Err(Refusal(libc::EPERM)) } else { Ok(()) }
+        if has_set_id && uid != 0 && uid != record.uid { Err(Refusal(libc::EPERM)) } else { Ok(()) }
     }
 
     pub(in crate::door) fn read_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -245,8 +249,7 @@ impl Door {
     }
 
     pub(in crate::door) fn totals(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let tree =
-            self.client.stat_inode(call.inode()).map_or(InodeNumber::NONE, |(stat, _)| stat.record.tree);
+        let tree = self.client.attributes(call.inode()).map_or(InodeNumber::NONE, |found| found.value.0.tree);
         let totals = self.client.statfs_in(tree)?;
         call.answer.put(&StatFsOut {
             blocks: totals.blocks,

@@ -12,7 +12,7 @@ use crate::kernel::abi::{
     WriteIn, WriteOut,
 };
 use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber, InodeRecord};
-use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
+use cuesta_libfs::{Allocation, Answer, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,18 +46,14 @@ impl Door {
     pub(in crate::door) fn open(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let OpenIn { flags, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !NOT_OURS;
-        let file = self.client.open(&self.writer(call), call.base(), b"", flags, 0).map_err(stale)?;
+        let opened = self.client.open_by_number(&self.writer(call), call.inode(), flags).map_err(stale)?;
+        let (file, record, tenure) = opened.value;
         // The kernel's cached content stays, if it holds; with the attributes it asks again before each read, but not where
         // pages are mapped or spliced.
-        let holds = match self.client.stat_inode(call.inode()) {
-            Ok((stat, tenure)) => {
-                self.expect_reads(call, &file, &stat.record);
-                self.known.content_holds(call.inode(), tenure)
-            }
-            Err(_) => false,
-        };
+        self.expect_reads(call, &file, &record);
+        let holds = opened.is_own && self.known.content_holds(call.inode(), tenure);
         self.known.note_content(call.inode(), None);
-        self.put_open(call, file, flags, holds);
+        self.put_open(call, file, flags, opened.is_own, holds);
         Ok(())
     }
 
@@ -73,16 +69,24 @@ impl Door {
 
     /// With its cache the kernel cuts a write where it takes the pages of the end to be, and shows bytes before their write
     /// is done. So appends go past it, since others append, too, and so do calls of openers that ask for it. Their calls are then as
-    /// by the other door.
-    fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32, keeps_cache: bool) {
+    /// by the other door. So are those on a file that SharedFS answers for: the kernel would ask twice for each of them.
+    fn put_open(
+        &self,
+        call: &mut Call<'_>,
+        file: Arc<OpenFile>,
+        flags: i32,
+        is_own: bool,
+        keeps_cache: bool,
+    ) {
         let inode = file.inode();
         if may_store(&file) && self.known.pages(inode, Pages::note_writable) == Some(true) {
             call.device.doubt_attributes(inode);
         }
+        let is_shipped = !is_own && self.kernel.maps_direct && file.kind() == FileKind::File;
         let handle = self.files.add(file);
         // Before Linux 6.6 such a file could not be mapped by others' programs.
         let past_cache = if self.kernel.maps_direct { PAST_CACHE } else { libc::O_DIRECT };
-        let direct = if flags & past_cache != 0 { OPEN_DIRECT } else { 0 };
+        let direct = if is_shipped || flags & past_cache != 0 { OPEN_DIRECT } else { 0 };
         let keeps = if keeps_cache { OPEN_KEEP_CACHE } else { 0 };
         call.answer.put(&OpenOut { handle, open_flags: keeps | direct, padding: 0 });
     }
@@ -110,15 +114,21 @@ impl Door {
     /// The file is new, with the set-id bits that the kernel has left.
     fn make_open(&self, call: &mut Call<'_>, name: &[u8], flags: i32, mode: NewMode) -> Result<(), Refusal> {
         let who = who::trusted(&call.header);
-        let (file, record) = self.client.open_or_make(&who, call.base(), name, flags, mode)?;
-        self.put_entry(call, &record);
+        let made = if flags & UNNAMED == UNNAMED {
+            let value = self.client.open_or_make(&who, call.base(), name, flags, mode)?;
+            Answer { value, is_own: true }
+        } else {
+            self.client.make_by_number(&who, call.inode(), name, flags, mode)?
+        };
+        let (file, record) = made.value;
+        self.put_entry(call, Answer { value: record, is_own: made.is_own });
         // Nothing is cached of it before this is answered.
-        let tenure = self.client.stat_inode(file.inode()).ok().map(|(_, tenure)| tenure);
-        self.known.note_content(file.inode(), tenure);
+        let tenure = || self.client.stat_inode(file.inode()).ok().map(|(_, tenure)| tenure);
+        self.known.note_content(file.inode(), made.is_own.then(tenure).flatten());
         if may_read(&file) {
             self.known.pages(file.inode(), Pages::note_readable);
         }
-        self.put_open(call, file, flags, true);
+        self.put_open(call, file, flags, made.is_own, made.is_own);
         Ok(())
     }
 
@@ -145,7 +155,7 @@ impl Door {
     /// Pages are about to be read into the kernel's cache.
     fn note_pages_read(&self, call: &Call<'_>, file: &OpenFile, bytes: Range<i64>) {
         let inode = file.inode();
-        let known = self.client.stat_inode(inode).map(|(stat, _)| stat.record);
+        let known = self.client.attributes(inode).map(|found| found.value.0);
         let of_holes = known.as_ref().is_ok_and(|record| {
             let is_sparse = record.blocks < record.size.div_ceil(BLOCK_BYTES);
             let hole = || self.client.find_boundary(file, bytes.start, false);
@@ -267,6 +277,7 @@ impl Door {
             if may_read(&file) {
                 self.known.pages(file.inode(), Pages::end_readable);
             }
+            self.client.tell_shipped_accesses(&file);
             self.close(file);
             self.tell_accesses_soon();
         }

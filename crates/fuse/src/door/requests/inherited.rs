@@ -12,7 +12,7 @@ use crate::door::state::shared_offsets::Sharing;
 use crate::door::who;
 use crate::kernel::abi::{IoControlIn, IoControlOut};
 use cuesta_format::control::PASSED_CELL_BYTES;
-use cuesta_format::mount_calls::{self, SHARE_OFFSET, ShareOffset};
+use cuesta_format::mount_calls::{self, DSYNC_REQUEST, SHARE_OFFSET, ShareOffset};
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Base, Client, Error, OpenFile, SharedOffset, Whence};
 use parking_lot::Mutex;
@@ -63,6 +63,12 @@ impl Door {
 
     pub(in crate::door) fn control(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let IoControlIn { handle, request, .. } = call.arguments.structure()?;
+        if request == DSYNC_REQUEST {
+            self.files.get(handle)?;
+            self.client.dsync()?;
+            call.answer.put(&IoControlOut::default());
+            return Ok(());
+        }
         if request != SHARE_OFFSET || !is_listened_to(call) {
             return Err(Refusal(libc::ENOTTY));
         }

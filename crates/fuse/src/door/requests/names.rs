@@ -11,8 +11,11 @@ use crate::kernel::abi::{
     RenameIn,
 };
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId};
-use cuesta_libfs::{Base, Error, LinkSource, NewMode, OpenFile, RenameFlags};
+use cuesta_libfs::{Answer, Base, CallByNumber, Error, NewMode, OpenFile, RenameFlags};
 use std::sync::Arc;
+
+/// How often a name is looked up whose inode goes before it is held.
+const HOLDS_MAX: u32 = 100;
 
 impl Door {
     pub(in crate::door) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -26,23 +29,23 @@ impl Door {
         if self.overtaken.first_attempt(call.header.pid, call.began).is_some_and(|first| first.found_gone) {
             return self.look_up_and_hold(call, name);
         }
-        match self.record_of(call, name) {
-            Ok(record) => {
-                self.put_found(call, &record);
-                Ok(())
-            }
-            Err(Error::NotFound) if self.keeping.names_hold() => {
+        let Answer { value, is_own } =
+            self.client.look_up_name(&who::asks(&call.header), call.inode(), name)?;
+        match value {
+            Some(record) => self.put_found(call, Answer { value: record, is_own }),
+            None if self.keeping.names_hold() => {
                 // There is none.
-                put_name(call, EntryOut::default());
-                Ok(())
+                put_name(call, Answer { value: EntryOut::default(), is_own });
             }
-            Err(error) => Err(error.into()),
+            None => return Err(Error::NotFound.into()),
         }
+        Ok(())
     }
 
     /// Answers with what was looked up.
-    fn put_found(&self, call: &mut Call<'_>, record: &InodeRecord) {
-        let Some(elsewhere) = self.known.elsewhere(record) else { return self.put_entry(call, record) };
+    fn put_found(&self, call: &mut Call<'_>, found: Answer<InodeRecord>) {
+        let record = &found.value;
+        let Some(elsewhere) = self.known.elsewhere(record) else { return self.put_entry(call, found) };
         // It may move it or not.
         self.known.place(Elsewhere { parent: InodeNumber::NONE, ..elsewhere });
         let (thread, now) = (call.header.pid, call.began);
@@ -52,7 +55,7 @@ impl Door {
             call.answer.put(&entry);
         } else {
             self.overtaken.note_elsewhere(thread, elsewhere, now);
-            self.put_entry(call, record);
+            self.put_entry(call, found);
         }
     }
 
@@ -60,15 +63,15 @@ impl Door {
     /// directory lies in, on the way to the root. One that has lost its last name is not found again.
     fn look_up_of_handle(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
         let node = call.header.node;
-        let (stat, _) = self.client.stat_inode(call.inode())?;
-        if !has_names(&stat.record) {
+        let (record, _) = self.client.attributes(call.inode())?.value;
+        if !has_names(&record) {
             return Err(Refusal(libc::ENOENT));
         }
         let entry = if name == b"." {
-            EntryOut { node, ..self.entry(&stat.record) }
+            EntryOut { node, ..self.entry(&record) }
         } else {
-            let (parent, _) = self.client.stat_inode(stat.record.parent)?;
-            self.entry(&parent.record)
+            let (parent, _) = self.client.attributes(record.parent)?.value;
+            self.entry(&parent)
         };
         // These are no names that the kernel keeps.
         call.answer.put(&entry);
@@ -77,21 +80,25 @@ impl Door {
 
     /// The inode behind the name stays until the kernel has forgotten it.
     fn look_up_and_hold(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
-        let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        let file = self.client.open(&who::asks(&call.header), call.base(), name, flags, 0)?;
-        let record = self.client.stat_open(&file)?.record;
-        self.put_found(call, &record);
-        self.known.keep(file).into_iter().for_each(|file| self.close(file));
-        Ok(())
-    }
-
-    fn record_of(&self, call: &Call<'_>, name: &[u8]) -> Result<InodeRecord, Error> {
-        Ok(self.client.stat(&who::asks(&call.header), call.base(), name, false)?.record)
+        for _ in 0..HOLDS_MAX {
+            let held = self.client.hold_by_name(&who::asks(&call.header), call.inode(), name)?;
+            let (file, record) = held.value;
+            // Between SharedFS's answer and the hold the name may have gone, and the inode with it.
+            let is_held =
+                || self.client.attributes(record.inode).is_ok_and(|found| has_names(&found.value.0));
+            if held.is_own || is_held() {
+                self.put_found(call, Answer { value: record, is_own: held.is_own });
+                self.known.keep(file).into_iter().for_each(|file| self.close(file));
+                return Ok(());
+            }
+            self.close(file);
+        }
+        Err(Refusal(libc::ESTALE))
     }
 
     /// Answers with an inode, which the kernel knows once more from now on.
-    pub(in crate::door) fn put_entry(&self, call: &mut Call<'_>, record: &InodeRecord) {
-        put_name(call, self.entry(record));
+    pub(in crate::door) fn put_entry(&self, call: &mut Call<'_>, found: Answer<InodeRecord>) {
+        put_name(call, found.map(|record| self.entry(&record)));
     }
 
     /// The same, to be put where it belongs.
@@ -124,8 +131,9 @@ impl Door {
         let name = call.arguments.text()?;
         let mode = NewMode { bits: mode, umask };
         let who = who::trusted(&call.header);
-        let made = self.client.make_node(&who, call.base(), name, mode, device.into())?;
-        self.put_entry(call, &made);
+        let make = CallByNumber::MakeNode { directory: call.inode(), name, mode, device: device.into() };
+        let made = self.client.record_by_number(&who, &make)?;
+        self.put_entry(call, made);
         Ok(())
     }
 
@@ -133,42 +141,47 @@ impl Door {
         let MakeDirectoryIn { mode, umask } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let mode = NewMode { bits: mode, umask };
-        let made = self.client.make_directory(&who::trusted(&call.header), call.base(), name, mode)?;
-        self.put_entry(call, &made);
+        // The kernel's other bits are no bits of a new directory's.
+        let mode = NewMode { bits: mode.bits & 0o7777, ..mode };
+        let make = CallByNumber::MakeDirectory { directory: call.inode(), name, mode };
+        let made = self.client.record_by_number(&who::trusted(&call.header), &make)?;
+        self.put_entry(call, made);
         Ok(())
     }
 
     pub(in crate::door) fn make_symbolic_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let (name, target) = (call.arguments.text()?, call.arguments.text()?);
-        let made = self.client.symlink(&who::trusted(&call.header), target, call.base(), name)?;
-        self.put_entry(call, &made);
+        let make = CallByNumber::MakeLink { directory: call.inode(), name, target };
+        let made = self.client.record_by_number(&who::trusted(&call.header), &make)?;
+        self.put_entry(call, made);
         Ok(())
     }
 
     pub(in crate::door) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let LinkIn { node } = call.arguments.structure()?;
         let name = call.arguments.text()?;
-        let source =
-            LinkSource::Path { base: Base::Inode(overtaken::inode_of(node)), path: b"", follow: false };
-        let linked = self.client.link(&who::trusted(&call.header), source, call.base(), name)?;
-        self.put_entry(call, &linked);
+        let link = CallByNumber::Link { inode: overtaken::inode_of(node), directory: call.inode(), name };
+        let linked = self.client.record_by_number(&who::trusted(&call.header), &link)?;
+        self.put_entry(call, linked);
         Ok(())
     }
 
     pub(in crate::door) fn unlink(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
-        let held = self.hold(call.base(), name);
-        let done = self.client.unlink(&who::trusted(&call.header), call.base(), name);
-        self.let_go(held);
-        Ok(done?)
+        self.remove(call, name, &CallByNumber::Unlink { directory: call.inode(), name })
     }
 
     pub(in crate::door) fn remove_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
-        let held = self.hold(call.base(), name);
-        let done = self.client.remove_directory(&who::trusted(&call.header), call.base(), name);
-        self.let_go(held);
-        Ok(done?)
+        self.remove(call, name, &CallByNumber::RemoveDirectory { directory: call.inode(), name })
+    }
+
+    fn remove(&self, call: &Call<'_>, name: &[u8], remove: &CallByNumber<'_>) -> Result<(), Refusal> {
+        let held = self.hold(call.inode(), name);
+        let done = self.client.call_by_number(&who::trusted(&call.header), remove);
+        self.let_go(held, done.is_ok());
+        done?;
+        Ok(())
     }
 
     pub(in crate::door) fn rename(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -197,18 +210,31 @@ impl Door {
     ) -> Result<(), Refusal> {
         let (old, new) = (call.arguments.text()?, call.arguments.text()?);
         let (from, to) = (call.inode(), overtaken::inode_of(directory));
-        let directory = Base::Inode(to);
-        let replaced = if flags == RenameFlags::default() { self.hold(directory, new) } else { None };
-        let moved = self.directories_moved((from, old), (to, new), flags);
         let who = who::trusted(&call.header);
-        let (source, target) = ((call.base(), old), (directory, new));
-        let done = if whiteout {
-            self.client.rename_leaving_whiteout(&who, source, target, flags.no_replace)
+        let moved = if whiteout {
+            let moved = self.directories_exchanged((from, old), (to, new), false);
+            let (source, target) = ((call.base(), old), (Base::Inode(to), new));
+            self.client.rename_leaving_whiteout(&who, source, target, flags.no_replace)?;
+            moved
         } else {
-            self.client.rename(&who, source, target, flags)
+            let exchanged = flags.exchange.then(|| self.directories_exchanged((from, old), (to, new), true));
+            let rename = |flags| {
+                let (directory, new_directory, new_name) = (from, to, new);
+                let rename = CallByNumber::Rename { directory, name: old, new_directory, new_name, flags };
+                Ok::<_, Error>(self.client.call_by_number(&who, &rename)?.value)
+            };
+            let new_name = RenameFlags { no_replace: true, ..RenameFlags::default() };
+            let moved = match rename(if flags == RenameFlags::default() { new_name } else { flags }) {
+                Err(Error::Exists) if flags == RenameFlags::default() => {
+                    let replaced = self.hold(to, new);
+                    let moved = rename(flags);
+                    self.let_go(replaced, moved.is_ok());
+                    moved?
+                }
+                moved => moved?,
+            };
+            exchanged.unwrap_or([moved.map(|moved| (moved.inode, from, to)), None])
         };
-        self.let_go(replaced);
-        done?;
         for (inode, from, to) in moved.into_iter().flatten() {
             self.known.move_directory(inode, from, to);
         }
@@ -219,19 +245,19 @@ impl Door {
         Ok(())
     }
 
-    /// Directories that the kernel takes from one to another by a rename, and which these are.
-    fn directories_moved(
+    /// Directories that the kernel takes from one to another by a rename, and back, and which these are.
+    fn directories_exchanged(
         &self,
         (from, old): (InodeNumber, &[u8]),
         (to, new): (InodeNumber, &[u8]),
-        flags: RenameFlags,
+        is_exchange: bool,
     ) -> [Option<(InodeNumber, InodeNumber, InodeNumber)>; 2] {
         let directory = |parent, name| {
-            let stat = self.client.stat(&who::onlooker(), Base::Inode(parent), name, false).ok()?;
-            (stat.record.kind() == FileKind::Directory).then_some(stat.record.inode)
+            let record = self.client.look_up_name(&who::onlooker(), parent, name).ok()?.value?;
+            (record.kind() == FileKind::Directory).then_some(record.inode)
         };
         let there = (from != to).then(|| directory(from, old)).flatten().map(|inode| (inode, from, to));
-        let back = (from != to && flags.exchange).then(|| directory(to, new)).flatten();
+        let back = (from != to && is_exchange).then(|| directory(to, new)).flatten();
         [there, back.map(|inode| (inode, to, from))]
     }
 
@@ -245,15 +271,20 @@ impl Door {
     }
 
     /// The inode of a name that is about to be removed: while it is held the inode stays.
-    fn hold(&self, base: Base<'_>, name: &[u8]) -> Option<Arc<OpenFile>> {
-        let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        self.client.open(&who::onlooker(), base, name, flags, 0).ok()
+    fn hold(&self, directory: InodeNumber, name: &[u8]) -> Option<Answer<(Arc<OpenFile>, InodeRecord)>> {
+        self.client.hold_by_name(&who::onlooker(), directory, name).ok()
     }
 
-    /// Goes on holding it if that was its last name and the kernel knows it.
-    fn let_go(&self, held: Option<Arc<OpenFile>>) {
-        let Some(file) = held else { return };
-        let stays = self.client.stat_open(&file).is_ok_and(|stat| has_names(&stat.record));
+    /// Goes on holding it if that was its last name and the kernel knows it. `is_removed`: the name is.
+    fn let_go(&self, held: Option<Answer<(Arc<OpenFile>, InodeRecord)>>, is_removed: bool) {
+        let Some(Answer { value: (file, before), is_own }) = held else { return };
+        let stays = if is_own {
+            self.client.stat_open(&file).is_ok_and(|stat| has_names(&stat.record))
+        } else {
+            // To look again, the session would take the inode from SharedFS. Held too long, it only stays until the kernel
+            // has forgotten it.
+            !is_removed || before.kind() != FileKind::Directory && before.links > 1
+        };
         let left = if stays { Some(file) } else { self.known.keep(file) };
         left.into_iter().for_each(|file| self.close(file));
     }
@@ -288,7 +319,7 @@ fn has_names(record: &InodeRecord) -> bool {
 }
 
 /// Answers with what a name leads to, of which the kernel may be let keep it.
-fn put_name(call: &mut Call<'_>, entry: EntryOut) {
-    call.answer.put(&entry);
-    call.entry = Some(entry);
+fn put_name(call: &mut Call<'_>, entry: Answer<EntryOut>) {
+    call.answer.put(&entry.value);
+    call.entry = entry.is_own.then_some(entry.value);
 }

@@ -4,7 +4,7 @@
 //! or ends, and now and then in a process that goes on. If a process is killed, the times that it has not
 //! told are lost.
 
-use crate::cache::access_times::{AccessTimes, moves};
+use crate::cache::access_times::{ALWAYS, AccessTimes, NEVER, moves};
 use crate::cache::inode::{Inode, State};
 use crate::client::client::Client;
 use crate::sync::Ordering;
@@ -19,6 +19,16 @@ impl Client {
     /// Sets the policy of this session.
     pub fn set_access_times(&self, times: AccessTimes) {
         self.access_times.store(times.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether no read moves a time.
+    pub(crate) fn moves_no_access_times(&self) -> bool {
+        self.access_times.load(Ordering::Relaxed) & NEVER != 0
+    }
+
+    /// Whether each read moves a time.
+    pub(crate) fn moves_all_access_times(&self) -> bool {
+        self.access_times.load(Ordering::Relaxed) & ALWAYS != 0
     }
 
     /// Whether a read at `now` moves the time of last access.

@@ -54,7 +54,7 @@ impl Client {
         }
         let bytes = match self.read_quickly(file, out, offset) {
             Some(bytes) => bytes,
-            None => match self.read_slowly(file, out, offset, self.can_ship()) {
+            None => match self.read_slowly(file, out, offset, self.ships_reads()) {
                 Err(Error::Shipped(_)) => match self.ship_read(file, out, offset) {
                     Err(Error::Shipped(_)) => self.read_slowly(file, out, offset, false)?,
                     read => read?,

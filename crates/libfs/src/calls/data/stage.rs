@@ -9,9 +9,10 @@
 
 use crate::cache::file_content::FileContent;
 use crate::client::client::Client;
-use crate::log::steering::{Destination, Thresholds};
-use crate::log::windows::{BUFFER_BYTES, StagedRun};
+use crate::log::windows::{BUFFER_BYTES, StagedRun, Windows};
 use crate::open_files::open_file::OpenFile;
+use crate::steering::destination::{Destination, TIER_BELOW, Thresholds};
+use crate::steering::predictions::Prediction;
 use cuesta_format::entry::Crc32c;
 use cuesta_format::operation::{BlockRun, StagedWrite};
 use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, LogPosition, Medium};
@@ -92,13 +93,14 @@ impl Client {
         file: &OpenFile,
         (data, bytes): (&[UserSlice<'_>], usize),
         at: Option<u64>,
+        prediction: Option<Prediction>,
     ) -> Option<Staged> {
         let thresholds = Thresholds::of(self.session.welcome.stage_bytes)?;
         // A process whose files may not be long may not write far into an arena either.
         if !thresholds.allow(bytes) || self.file_limit() < FILE_BYTES_MAX {
             return None;
         }
-        let shape = {
+        let (shape, destination) = {
             let state = file.inode_ref().state.read();
             state.lease?;
             let offset = at.unwrap_or(state.record.size);
@@ -107,13 +109,16 @@ impl Client {
             let end = first + u64::from(shape.blocks) * BLOCK_BYTES;
             let added = state.missing(first..end).unwrap_or_default();
             let overwrites = added < u64::from(shape.blocks);
-            if thresholds.destination(shape.blocks.into(), overwrites) == Destination::Log {
-                return None;
-            }
-            shape
+            (shape, thresholds.destination(shape.blocks.into(), overwrites, prediction))
         };
-        let runs = self.windows.take(&self.session, &self.kept_descriptors, shape.blocks)?;
-        let has_sums = self.session.welcome.medium == Medium::Block || self.session.geometry().checks_content;
+        let take = |windows: &Windows| windows.take(&self.session, &self.kept_descriptors, shape.blocks);
+        let runs = match destination {
+            Destination::Log => return None,
+            Destination::Staged(TIER_BELOW) => take(&self.lower_windows)?,
+            Destination::Staged(_) => take(&self.windows)?,
+        };
+        let geometry = self.session.geometry().of_tier(runs.first()?.run.address.tier());
+        let has_sums = self.session.welcome.medium == Medium::Block || geometry.checks_content;
         let mut reader = Reader { parts: data, done: 0 };
         let mut edges = [0; 2 * BLOCK];
         let (head, tail) = edges.split_at_mut(shape.head);

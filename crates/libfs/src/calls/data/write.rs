@@ -4,7 +4,7 @@
 //! written in [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
 
 use crate::cache::file_content::Source;
-use crate::cache::inode::{Inode, State};
+use crate::cache::inode::State;
 use crate::calls::data::limits::too_big;
 use crate::calls::data::stage::Staged;
 use crate::client::attempt::Attempt;
@@ -133,9 +133,12 @@ impl Client {
             let written = match self.known_mapped(file) {
                 Some(mapped) => WriteOutcome::Mapped(mapped),
                 None => {
-                    let mut staged = self.stage(file, (data, bytes), at);
+                    let prediction = if self.steers { self.predict(file, at, bytes) } else { None };
+                    let mut staged = self.stage(file, (data, bytes), at, prediction);
+                    let is_synchronous = prediction.is_some_and(|prediction| prediction.is_synchronous);
                     match self.operate(|attempt| {
-                        self.write_once(attempt, file, (data, bytes, &mut staged), at, limit, ships)
+                        let (data, at) = ((data, bytes, is_synchronous), (at, limit));
+                        self.write_once(attempt, file, data, at, ships, &mut staged)
                     }) {
                         Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
                             Err(Error::Shipped(_)) => {
@@ -175,10 +178,10 @@ impl Client {
         &self,
         attempt: &mut Attempt<'_>,
         file: &OpenFile,
-        (data, bytes, staged): (&[UserSlice<'_>], usize, &mut Option<Staged>),
-        at: Option<u64>,
-        limit: u64,
+        (data, bytes, is_synchronous): (&[UserSlice<'_>], usize, bool),
+        (at, limit): (Option<u64>, u64),
         ships: bool,
+        staged: &mut Option<Staged>,
     ) -> Result<WriteOutcome, Halt> {
         // The offset of an append is known only under the lock. Few appends touch a block more than a write
         // from a block's start. Debiting that block then is cheaper than giving back what most appends do not
@@ -224,7 +227,6 @@ impl Client {
         {
             return Ok(WriteOutcome::Arena(arena));
         }
-        let is_synchronous = self.steers && self.predict(inode, &mut state, offset..end, file).is_synchronous;
         if let Some(staged) = staged {
             let appended = attempt.append_staged(inode.number, offset, &staged.body)?;
             if let Some(content) = state.file_mut() {
@@ -267,18 +269,21 @@ impl Client {
         lower.find(|&arena| self.session.arenas.get(arena).is_none())
     }
 
-    /// What is expected of a write, which is counted.
+    /// What is expected of a write, which is counted. `None`: the session does not know the file yet.
     #[cold]
-    fn predict(&self, inode: &Inode, state: &mut State, range: Range<u64>, file: &OpenFile) -> Prediction {
-        let synced = inode.synced.load(Ordering::Relaxed);
-        if synced {
-            inode.synced.store(false, Ordering::Relaxed);
-        }
+    fn predict(&self, file: &OpenFile, at: Option<u64>, bytes: usize) -> Option<Prediction> {
+        let inode = file.inode_ref();
+        let mut state = inode.state.write();
+        state.lease?;
+        let start = at.unwrap_or(state.record.size);
+        let synced = inode.synced.swap(false, Ordering::Relaxed);
         let waits = file.flags() & O_DSYNC != 0;
         let mut counts = Counts::default();
+        let range = start..start + bytes as u64;
         let prediction = state.predictions.note_write(range, synced, waits, &mut counts);
+        drop(state);
         self.session.count_predictions(&counts);
-        prediction
+        Some(prediction)
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `make` | `mkdir`, `mknod`, `symlink`, files without a name |
 //! | `link` | `link` |
 //! | `remove` | `unlink`, `rmdir` |
-//! | `rename` | `rename` |
+//! | `rename`, `rename_flags` | `rename` |
 //! | `whiteouts` | `RENAME_WHITEOUT` |
 //! | `read_link` | `readlink` |
 
@@ -14,4 +14,5 @@ pub(crate) mod make;
 pub(crate) mod read_link;
 pub(crate) mod remove;
 pub(crate) mod rename;
+pub(crate) mod rename_flags;
 pub(crate) mod whiteouts;

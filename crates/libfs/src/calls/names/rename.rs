@@ -3,6 +3,7 @@
 use crate::cache::directory_content::{NameState, NameTarget};
 use crate::cache::inode::{Inode, State};
 use crate::calls::names::remove::{check_empty, name_stands_for, name_state};
+use crate::calls::names::rename_flags::RenameFlags;
 use crate::client::attempt::Attempt;
 use crate::client::client::Client;
 use crate::client::halt::Halt;
@@ -15,15 +16,6 @@ use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation};
 
 /// The depth up to which a directory's ancestors are followed.
 const DEPTH_MAX: u32 = 1 << 20;
-
-/// Flags of `renameat2`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct RenameFlags {
-    /// Fail if the new name exists.
-    pub no_replace: bool,
-    /// The two names change places.
-    pub exchange: bool,
-}
 
 /// The two ends of a rename, resolved.
 struct Move<'a> {

@@ -12,7 +12,7 @@
 //! On a mount, the kernel has both directories locked meanwhile. Programs at the other door can see the steps
 //! between.
 
-use crate::calls::names::rename::RenameFlags;
+use crate::calls::names::rename_flags::RenameFlags;
 use crate::client::client::Client;
 use crate::errno::Error;
 use crate::paths::credentials::Credentials;

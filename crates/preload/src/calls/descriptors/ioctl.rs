@@ -3,6 +3,7 @@
 
 use cuesta_format::{BLOCK_BYTES, FileKind};
 
+use cuesta_format::mount_calls::DSYNC_REQUEST;
 use rustix::fd::{AsRawFd as _, OwnedFd};
 
 use crate::call::{Answer, Call, Failure};
@@ -12,6 +13,7 @@ use crate::descriptors::{self, kernel};
 use crate::memory::user_memory;
 use crate::process;
 
+const DSYNC: usize = DSYNC_REQUEST as usize;
 const FICLONE: usize = 0x4004_9409;
 const FICLONERANGE: usize = 0x4020_940d;
 const FIDEDUPERANGE: usize = 0xc018_9436;
@@ -81,6 +83,10 @@ pub fn serve(call: &Call) -> Answer {
         }
         FIGETBSZ => {
             user_memory::write(call.word(2), &(BLOCK_BYTES as i32))?;
+            Ok(0)
+        }
+        DSYNC => {
+            process::client()?.dsync(file)?;
             Ok(0)
         }
         FS_IOC_FIEMAP => call.unserved(libc::EOPNOTSUPP),

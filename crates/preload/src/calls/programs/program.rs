@@ -30,8 +30,15 @@ use cuesta_format::account::Barrier;
 use std::ffi::{CStr, CString};
 
 /// Variables every program under Cuesta has.
-const KEPT: [&CStr; 6] =
-    [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_MOUNTED", c"CUESTA_DEVICE", c"CUESTA_PATCH"];
+const KEPT: [&CStr; 7] = [
+    c"LD_PRELOAD",
+    c"CUESTA_SOCKET",
+    c"CUESTA_AT",
+    c"CUESTA_MOUNTED",
+    c"CUESTA_DEVICE",
+    c"CUESTA_PATCH",
+    c"CUESTA_DURABILITY",
+];
 /// Variables meant for the library in the next program alone.
 const OURS_ALONE: [&str; 2] = ["CUESTA_TABLE", counting::VARIABLE];
 

@@ -12,7 +12,7 @@ use super::{Answer, Connection, InHand};
 use crate::protocol::messages::{Offset, Request, Response};
 use crate::protocol::once::Once;
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber};
-use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, behind, tagged, while_wanted};
+use cuesta_libfs::{CallByNumber, Error, OPEN_FLAGS, OPENING_FLAGS, behind, tagged, while_wanted};
 use cuesta_media::planted::{self, Death};
 use rustix::fd::OwnedFd;
 use rustix::process::{Signal, getpid, kill_process};
@@ -94,6 +94,7 @@ impl Connection<'_> {
                 let made = self.shared.client()?.stat_inode(InodeNumber(record.value)).map_err(lost)?;
                 Response::Made { record: made.0.record, next: self.reserve()? }
             }
+            Request::ByNumber { call, .. } => self.done_by_number(&call, record)?,
             Request::ShippedWrite { .. } => Response::Written { count: record.value, end: record.end },
             Request::Write { file, place, .. } => {
                 if let Offset::Own { operation } = place {
@@ -104,6 +105,24 @@ impl Connection<'_> {
             _ => Response::Done,
         };
         Ok((response, None))
+    }
+
+    /// The answer of a call by number that took effect.
+    fn done_by_number(&self, call: &CallByNumber<'_>, record: CallRecord) -> Result<Response, Error> {
+        let inode = match *call {
+            CallByNumber::MakeDirectory { .. }
+            | CallByNumber::MakeNode { .. }
+            | CallByNumber::MakeLink { .. } => InodeNumber(record.value),
+            CallByNumber::Link { inode, .. } | CallByNumber::TakeRights { inode } => inode,
+            CallByNumber::Unlink { .. }
+            | CallByNumber::RemoveDirectory { .. }
+            | CallByNumber::Rename { .. }
+            | CallByNumber::SetAttributes { .. }
+            | CallByNumber::Truncate { .. }
+            | CallByNumber::Stat { .. }
+            | CallByNumber::LookUp { .. } => return Ok(Response::Done),
+        };
+        Ok(Response::Record(self.shared.client()?.stat_inode(inode).map_err(lost)?.0.record))
     }
 
     /// The connection has ended. `has_hung_up`: the process is gone, or has no use for it any more.

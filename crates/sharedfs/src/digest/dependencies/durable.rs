@@ -29,6 +29,10 @@ impl SharedFs {
         let mut wanted: Vec<LogDependency> = parts.into_iter().collect();
         let mut written = BTreeMap::<SessionId, LogPosition>::new();
         while let Some(part) = wanted.pop() {
+            if let Some(epoch) = part.epoch() {
+                self.make_epoch_durable(epoch)?;
+                continue;
+            }
             let mut read_from = None;
             while let Some(log) = self.undurable(&part, written.get(&part.session).copied()) {
                 let reader = LogReader {

@@ -3,10 +3,11 @@
 use super::cut::{FoundLog, consistent_cut};
 use super::log_reader::LogReader;
 use crate::damage::BrokenLog;
-use crate::sessions::{CommitFile, LogFiles, OccupiedSlot, open_segment_padded};
+use crate::sessions::{CommitFile, LogFiles, OccupiedSlot, Recorded, open_segment_padded};
 use crate::{Error, SharedFs};
 use cuesta_format::entry::Salt;
-use cuesta_format::{LogPosition, Medium, Operation, SessionId};
+use cuesta_format::geometry::EPOCHS_FILE;
+use cuesta_format::{Epoch, LogDependency, LogPosition, Medium, Operation, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ impl SharedFs {
     pub(crate) fn cuts_of(
         &self,
         occupied: &[OccupiedSlot],
+        lost_memory: bool,
     ) -> Result<BTreeMap<SessionId, LogPosition>, Error> {
         if self.superblock.medium != Medium::Block || planted::active(Bug::DependenciesForgotten) {
             return Ok(BTreeMap::new());
@@ -42,10 +44,33 @@ impl SharedFs {
             log.files.sync(log.from, log.found.end)?;
             self.flush_staged(log.found.session)?;
         }
-        let found: Vec<FoundLog> = logs.into_iter().map(|log| log.found).collect();
+        let epochs = self.epochs_found(lost_memory)?;
+        let found: Vec<FoundLog> = logs.into_iter().map(|log| log.found).chain([epochs]).collect();
         let cuts = consistent_cut(&found);
         let cut_off = found.iter().zip(cuts).filter(|(log, cut)| *cut < log.end);
         Ok(cut_off.map(|(log, cut)| (log.session, cut)).collect())
+    }
+
+    /// The epochs of the store that survive, as a log that others depend on.
+    ///
+    /// Without a loss of power the kernel has kept every log as its session left it. So all epochs survive, and the
+    /// disk has all logs by now. That is recorded before a digest commits any of them.
+    fn epochs_found(&self, lost_memory: bool) -> Result<FoundLog, Error> {
+        let recorded = self.epochs.recorded()?;
+        let end = match recorded {
+            Recorded::Epoch(epoch) if lost_memory => epoch,
+            Recorded::Epoch(_) => {
+                self.epochs.record_all()?;
+                Epoch(u64::MAX)
+            }
+            Recorded::Never => Epoch(u64::MAX),
+            Recorded::Damaged => {
+                tracing::error!("{EPOCHS_FILE} is damaged: logs are recovered to their ends");
+                Epoch(u64::MAX)
+            }
+        };
+        let LogDependency { session, generation, position } = LogDependency::on_epoch(end);
+        Ok(FoundLog { session, generation, end: position, is_damaged: false, dependencies: Vec::new() })
     }
 
     fn log_at_rest(&self, (slot, record): &OccupiedSlot) -> Result<LogAtRest, Error> {

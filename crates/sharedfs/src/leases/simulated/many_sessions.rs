@@ -8,6 +8,8 @@ const SESSIONS: usize = 12;
 const INODES: usize = 3;
 const STEPS: usize = 6_000;
 const SEEDS: u64 = 8;
+/// One seed in twelve finds a give-back that leaves nothing to drain: sessions spend many steps in the queue.
+const SEEDS_OF_MISTAKES: u64 = 100;
 /// So many steps lie between two kills, between two daemons, and between two times that all come to rest.
 const STEPS_A_KILL: usize = 150;
 const STEPS_A_CRASH: usize = 400;
@@ -48,16 +50,16 @@ fn run(seed: u64, mistake: Option<Mistake>) -> Result<(), Wrong> {
     world.come_to_an_end()
 }
 
-fn seeds() -> Vec<u64> {
+fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("CUESTA_SIM_SEED") {
         Ok(seed) => vec![seed.parse().expect("CUESTA_SIM_SEED is a number")],
-        Err(_) => (1..=SEEDS).collect(),
+        Err(_) => (1..=count).collect(),
     }
 }
 
 #[test]
 fn many_sessions_that_fight_over_a_few_inodes_lose_nothing_and_all_get_their_turn() {
-    for seed in seeds() {
+    for seed in seeds(SEEDS) {
         if let Err(wrong) = run(seed, None) {
             panic!("{wrong}");
         }
@@ -67,7 +69,7 @@ fn many_sessions_that_fight_over_a_few_inodes_lose_nothing_and_all_get_their_tur
 #[test]
 fn mistakes_are_found_by_chance_as_well() {
     for mistake in [Mistake::FenceWithoutDigest, Mistake::NothingLingers, Mistake::FenceUnnoticed] {
-        let found = seeds().into_iter().find_map(|seed| run(seed, Some(mistake)).err());
+        let found = seeds(SEEDS_OF_MISTAKES).into_iter().find_map(|seed| run(seed, Some(mistake)).err());
         println!("{mistake:?}: {}", found.unwrap_or_else(|| panic!("{mistake:?} is not found")));
     }
 }

@@ -174,6 +174,9 @@ impl SharedFs {
             return Ok(Response::Shipped { term_ms });
         }
         let granted = self.lease(session, inode, mode, &ahead)?;
+        if self.core.lock().leases.ends_term(inode, self.opened.elapsed()) {
+            self.events.record(Step::Own { session, inode });
+        }
         let mut grant = self.grant(session, inode, granted, kept)?;
         if grant.as_ref().is_some_and(|grant| grant.record.mapped) {
             self.end_mapped(inode)?;
@@ -190,11 +193,12 @@ impl SharedFs {
             return None;
         }
         let left = {
-            let core = self.core.lock();
+            let mut core = self.core.lock();
+            let is_mount = core.sessions.get(&session).is_some_and(|session| session.kernel.is_some());
             let is_held = core.leases.held(session, inode) == Some(LeaseMode::Write);
-            core.leases.shipped_for(inode, self.opened.elapsed()).filter(|_| !is_held)?
+            core.leases.shipped_for(inode, self.opened.elapsed(), is_mount).filter(|_| !is_held)?
         };
-        let is_sent = self.is_directory(inode) == (sends == Sends::Names);
+        let is_sent = sends == Sends::Everything || self.is_directory(inode) == (sends == Sends::Names);
         is_sent.then(|| u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 

@@ -9,7 +9,7 @@ use crate::store::{Core, SessionHandle, SharedFs, channels};
 use cuesta_format::event::Step;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::Welcome;
-use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId};
+use cuesta_format::{Durability, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -66,6 +66,7 @@ impl SharedFs {
         core.sessions.insert(id, session);
         self.share_out_entries(&core.sessions);
         drop(core);
+        self.first_calls.attached(pid);
         self.events.record(Step::Attach { session: id, pid });
         Ok((SessionHandle { session: id, control }, welcome, descriptors))
     }
@@ -118,8 +119,10 @@ impl SharedFs {
             incarnation: self.incarnation.number(),
             commit_file_waits: self.options.commit_file_waits,
             awake_us: self.options.awake_us,
-            stage_bytes: if self.grants_windows() { self.options.stage_bytes } else { 0 },
             lower_tiers: self.arenas.tiers_count() - 1,
+            stage_bytes: if self.grants_windows() { self.options.stage_bytes } else { 0 },
+            durability: Durability::Pessimistic,
+            optimistic_ms_max: self.options.optimistic_ms_max,
             inode_first,
             inode_count,
             stand_ins: self.stand_ins.named().as_os_str().as_encoded_bytes().to_vec(),

@@ -6,6 +6,7 @@
 use super::processes::{Process, process};
 use crate::requests::Trouble;
 use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
 use cuesta_format::wire::Response;
 use cuesta_format::{CallSlot, Caller};
 use std::collections::BTreeMap;
@@ -14,6 +15,29 @@ use std::collections::BTreeMap;
 const CALLERS_OF_USER: usize = 1024;
 
 impl SharedFs {
+    /// A process is about to have the daemon perform its first call: a ticket for it, unless it has a session.
+    #[must_use]
+    pub fn begin_first_calls(&self, pid: u32) -> Option<u64> {
+        if self.core.lock().sessions.values().any(|session| session.pid == pid) {
+            return None;
+        }
+        self.events.record(Step::FirstCalls { pid });
+        Some(self.first_calls.begin(pid))
+    }
+
+    /// Counts a first call; `false` if the process attached meanwhile.
+    #[must_use]
+    pub fn note_first_call(&self, ticket: u64) -> bool {
+        self.first_calls.note_call(ticket)
+    }
+
+    /// The process behind the ticket hung up.
+    pub fn end_first_calls(&self, ticket: u64) {
+        if let Some((pid, calls)) = self.first_calls.end(ticket) {
+            self.events.record(Step::NeverAttached { pid, calls });
+        }
+    }
+
     /// The last call of a slot that took effect. A session that executed calls and could not end in time ends first: its log
     /// may speak of the slot.
     pub(crate) fn last_call(&self, slot: CallSlot) -> Result<Response, Trouble> {

@@ -12,9 +12,13 @@ use cuesta_format::event::Step;
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{FileKind, InodeNumber, SessionId};
 use cuesta_media::planted::{self, Bug};
+use parking_lot::MutexGuard;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// A fence that waits for the digester looks so often whether that digests.
+const DIGEST_LOOK: Duration = Duration::from_micros(200);
 
 /// One session's question for a lease that another one holds.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +61,7 @@ impl SharedFs {
         taken.push(inode);
         let _wanted = self.await_names(session, &taken);
         self.write_back_staged(session);
-        // It stands still while a digest that is going on comes to its end. Other threads that have the
-        // digester may keep it for long.
-        let is_stopped =
-            self.digests.load(Ordering::Relaxed) && self.stop_holder(session, inode) == Some(true);
-        let mut digester = self.digester.lock();
+        let (mut digester, is_stopped) = self.stop_holder_and_take_digester(session, inode);
         if self.core.lock().leases.held(session, inode).is_none() {
             // Another session wanted it, too, and had it fenced: once more would only say that it held
             // it until now. Or it was given back, and the session this stopped is not to stand still for
@@ -116,6 +116,25 @@ impl SharedFs {
     pub(super) fn move_generation(&self, session: SessionId) -> bool {
         let mut core = self.core.lock();
         core.sessions.get_mut(&session).map(Session::move_generation).is_some()
+    }
+
+    /// Waits for the digester. The session stands still from the moment that the digester is seen to digest. Otherwise the session would fill
+    /// its log meanwhile, and the fence would have to digest that, too. Work other than a digest may keep the digester for long: the session
+    /// goes on beside that. Also answers whether the session was stopped.
+    fn stop_holder_and_take_digester(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+    ) -> (MutexGuard<'_, Digester>, bool) {
+        loop {
+            if self.digests.load(Ordering::Relaxed) {
+                let is_stopped = self.stop_holder(session, inode) == Some(true);
+                return (self.digester.lock(), is_stopped);
+            }
+            if let Some(digester) = self.digester.try_lock_for(DIGEST_LOOK) {
+                return (digester, false);
+            }
+        }
     }
 
     /// As [`SharedFs::move_generation`], if the session has a lease on the inode and was not stopped already: whether it was

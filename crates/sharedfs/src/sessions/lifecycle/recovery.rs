@@ -40,12 +40,17 @@ fn unless_full(done: Result<(), Error>) -> Result<Option<Error>, Error> {
 }
 
 impl SharedFs {
-    /// `all_dead`: no process can live that had a session.
-    pub(crate) fn recover(&self, occupied: Vec<OccupiedSlot>, all_dead: bool) -> Result<Recovered, Error> {
+    /// `all_dead`: no process can live that had a session. `lost_memory`: the disk has all there is of the logs.
+    pub(crate) fn recover(
+        &self,
+        occupied: Vec<OccupiedSlot>,
+        all_dead: bool,
+        lost_memory: bool,
+    ) -> Result<Recovered, Error> {
         let started = Instant::now();
         let mut recovered = Recovered { sessions: occupied.len() as u64, ..Recovered::default() };
         self.digester.lock().orphans = self.metadata.read()?.orphans()?.into_iter().collect();
-        let cuts = self.cuts_of(&occupied)?;
+        let cuts = self.cuts_of(&occupied, lost_memory)?;
         for slot in occupied {
             if slot.1.ended {
                 self.finish_ending(slot)?;

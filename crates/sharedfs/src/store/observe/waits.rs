@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "attach",
     "grow log",
     "acquire",
@@ -30,6 +30,7 @@ const NAMES: [&str; 22] = [
     "acquire ahead",
     "map",
     "make durable",
+    "dsync",
     "other",
 ];
 
@@ -58,6 +59,7 @@ fn kind(request: &Request) -> usize {
         Request::Ahead { .. } => 18,
         Request::Map { .. } => 19,
         Request::MakeDurable { .. } => 20,
+        Request::Dsync => 21,
         Request::Status
         | Request::Quotas
         | Request::SetQuota { .. }
@@ -71,7 +73,7 @@ fn kind(request: &Request) -> usize {
         | Request::Stands
         | Request::Accessed { .. }
         | Request::Call { .. }
-        | Request::Unheard => 21,
+        | Request::Unheard => 22,
     }
 }
 

@@ -9,11 +9,11 @@ use super::stamps::ArenaStamps;
 use super::tier_arenas::{Grown, TierArenas};
 use crate::Error;
 use crate::tiers::blocks::Run;
-use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium, TierNumber};
-use cuesta_media::{Mapping, Node, flush_file, write_back};
+use cuesta_format::{ArenaId, BlockAddress, Geometry, Medium, TierNumber};
+use cuesta_media::{Mapping, Node};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// All arenas of the store.
@@ -139,39 +139,33 @@ impl Arenas {
         )
     }
 
-    /// Has the disk take all that was written to arenas by calls (medium `block`).
-    pub fn flush(&self, arenas: impl IntoIterator<Item = ArenaId>) -> Result<(), Error> {
-        let mut arenas: Vec<ArenaId> = arenas.into_iter().collect();
-        arenas.dedup();
-        for arena in arenas {
-            let Some(files) = self.tier(arena.tier())?.written() else { continue };
-            let cannot = || Error::Damaged(format!("arena {arena} cannot be opened"));
-            let written = files.file(arena).ok_or_else(cannot)?;
-            flush_file(written.file.as_fd()).map_err(Error::errno("sync an arena"))?;
-        }
-        Ok(())
-    }
-
-    /// Has the disk take blocks that sessions wrote (medium `block`). A flush has to follow.
-    pub fn write_back(&self, runs: &[Run]) {
-        for run in runs {
-            let arena = self.geometry().arena(run.address);
-            let files = self.tier(arena.tier()).ok().and_then(TierArenas::written);
-            if let Some(written) = files.and_then(|files| files.file(arena)) {
-                let offset = written.offset + self.geometry().arena_offset(run.address);
-                write_back(written.file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
-            }
-        }
-    }
-
-    /// A descriptor of an arena's file that allows writing, to hand to a session with a window of the fast tier.
-    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
-        self.tier(arena.tier())?.writable_descriptor(arena)
-    }
-
     /// A descriptor that allows reading only, to hand to a session, and where in it the arena begins.
     pub fn descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
         self.tier(arena.tier())?.descriptor(arena)
+    }
+
+    /// A descriptor of an arena's file that allows writing, to hand to a session with a window, and where in it the
+    /// arena begins.
+    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
+        self.tier(arena.tier())?.writable_descriptor(arena)
+    }
+
+    /// Has the disks take all that was written to arenas by calls, where the store waits for disks.
+    pub fn flush(&self, arenas: impl IntoIterator<Item = ArenaId>) -> Result<(), Error> {
+        if self.fast.medium() == Medium::Memory {
+            return Ok(());
+        }
+        let arenas: BTreeSet<ArenaId> = arenas.into_iter().collect();
+        arenas.into_iter().try_for_each(|arena| self.tier(arena.tier())?.flush(arena))
+    }
+
+    /// Has the disks take blocks that sessions wrote. A flush has to follow.
+    pub fn write_back(&self, runs: &[Run]) {
+        for run in runs {
+            if let Ok(tier) = self.tier(run.address.tier()) {
+                tier.write_back(*run);
+            }
+        }
     }
 
     /// Copies bytes out of one arena; the range must not cross its end.

@@ -69,7 +69,14 @@ impl<'a> ContentWriter<'a> {
         sum: impl Fn(BlockAddress) -> Option<u32>,
         mut damaged: impl FnMut(BlockAddress),
     ) -> Result<(), Error> {
-        let mapping = self.mapping(run.address)?;
+        let mapping = match self.mapping(run.address) {
+            Err(Error::TierMissing(_)) => {
+                // They are the file's all the same, and without checksums they cannot be read.
+                (0..u64::from(run.blocks)).for_each(|block| damaged(run.address.plus(block * BLOCK_BYTES)));
+                return Ok(());
+            }
+            mapping => mapping?,
+        };
         let geometry = self.geometry(run.address);
         let offset = geometry.arena_offset(run.address);
         if !planted::active(Bug::AdoptedUnflushed) {

@@ -9,19 +9,22 @@ use super::page_size::PageSizes;
 use super::stamps::ArenaStamps;
 use super::written_arenas::WrittenArenas;
 use crate::Error;
+use crate::tiers::blocks::Run;
 use crate::tiers::device::{Part, Parts};
 use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::STAMP_BYTES;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory};
+use cuesta_media::{
+    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, flush_file, write_back,
+};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -353,11 +356,29 @@ impl TierArenas {
         Ok((file, part.offset))
     }
 
-    /// A descriptor of an arena's file that allows writing.
-    pub fn writable_descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
+    /// A descriptor that allows writing, to hand to a session with a window, and where in it the arena begins.
+    pub(super) fn writable_descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
         self.mapping(arena)?;
         let part = self.part(arena, OFlags::RDWR)?;
-        part.file.try_clone().map_err(Error::io("copy a descriptor"))
+        let file = part.file.try_clone().map_err(Error::io("copy a descriptor"))?;
+        Ok((file, part.offset))
+    }
+
+    /// Has the disk take all that was written to an arena by calls (medium `block`).
+    pub(super) fn flush(&self, arena: ArenaId) -> Result<(), Error> {
+        let Some(files) = &self.written else { return Ok(()) };
+        let written =
+            files.file(arena).ok_or_else(|| Error::Damaged(format!("arena {arena} cannot be opened")))?;
+        flush_file(written.file.as_fd()).map_err(Error::errno("sync an arena"))
+    }
+
+    /// Has the disk take blocks that a session wrote (medium `block`). A flush has to follow.
+    pub(super) fn write_back(&self, run: Run) {
+        let Some(files) = &self.written else { return };
+        if let Some(written) = files.file(self.geometry.arena(run.address)) {
+            let offset = written.offset + self.geometry.arena_offset(run.address);
+            write_back(written.file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
+        }
     }
 
     /// Copies bytes out of one arena; the range must not cross its end.

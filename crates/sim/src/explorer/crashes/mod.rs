@@ -7,6 +7,7 @@
 //! | `histories.rs` | the operations of two sessions, and what a crash may leave of them |
 //! | `lanes.rs` | calls that overlap |
 //! | `lost_entries.rs` | a client dies, and power is lost during the digest |
+//! | `optimistic.rs` | the same sessions in optimistic mode |
 //! | `restarts.rs` | the daemon is killed while its clients live on |
 //! | `shipping.rs` | sessions whose operations go two ways |
 //! | `step.rs` | the steps of a workload |
@@ -20,6 +21,7 @@ pub mod deaths;
 mod histories;
 pub mod lanes;
 pub mod lost_entries;
+pub mod optimistic;
 pub mod restarts;
 pub mod shipping;
 mod step;

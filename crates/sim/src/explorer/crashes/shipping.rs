@@ -24,7 +24,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// Room enough for what each session asks for: where it is short, SharedFS digests the logs of the others again and again.
-const STORE_BYTES: u64 = 128 << 20;
+pub(super) const STORE_BYTES: u64 = 128 << 20;
 /// Steps of a run.
 const STEPS: usize = 10;
 /// The most bytes of a write.
@@ -104,7 +104,7 @@ fn open(session: usize, slot: Slot, name: &str) -> Operation {
 }
 
 /// The steps before, which leave SharedFS the lease of the shared files.
-fn setup() -> Vec<Step> {
+pub(super) fn setup() -> Vec<Step> {
     let own = |session, call| Step::Call(session, call, Way::Own);
     let mkdir = |name: &str| Operation::Mkdir { path: path(name), mode: 0o777 };
     let mut steps: Vec<_> = ["/shared", folder(0), folder(1)].map(|name| own(0, mkdir(name))).into();
@@ -163,6 +163,7 @@ pub fn scenarios() -> Vec<(&'static str, Workload)> {
         ("own behind what was seen", vec![sent(0), reads(1), own(1)]),
         ("own behind what was done before what was seen", vec![own(0), sent(0), reads(1), own(1)]),
         ("sent behind what was done before what was seen", vec![own(0), sent(0), sent(1), digest.clone()]),
+        ("two that saw nothing of each other", vec![own(0), own(1), own(0), syncs(1, OWN)]),
         ("synced behind sent", vec![sent(0), own(0), syncs(0, OWN)]),
         ("synced where all was sent", vec![sent(0), syncs(0, OWN)]),
         ("synced behind what was seen", vec![sent(0), reads(1), syncs(1, OWN)]),
@@ -278,14 +279,13 @@ impl Drawing {
 }
 
 /// The two sessions and the service.
-struct Sessions {
-    worlds: Vec<SendingWorld>,
+pub(super) struct Sessions {
+    pub(super) worlds: Vec<SendingWorld>,
     service: Service,
 }
 
 impl Sessions {
-    fn start(directory: &Path, by_rings: bool) -> Result<Sessions, String> {
-        let first = World::open_shipping(directory)?;
+    pub(super) fn start(first: World, by_rings: bool) -> Result<Sessions, String> {
         let service = Service::start(&first)?;
         let second = first.another()?;
         let worlds = [first, second].into_iter().map(|world| world.sends_to(&service));
@@ -310,7 +310,7 @@ impl Sessions {
     }
 
     /// Takes a step. `marks`: the recording of this process is of it. Before, it may be of another test's sessions.
-    fn take(
+    pub(super) fn take(
         &mut self,
         step: &Step,
         model: &mut Model,
@@ -346,7 +346,9 @@ pub fn crash(
     let geometry = Geometry { nvm_bytes: STORE_BYTES, ..small_geometry() };
     let directory = new_store(workload.medium, geometry).map_err(WorkloadFailure::Run)?;
     let root = directory.path();
-    let mut sessions = Sessions::start(root, workload.by_rings).map_err(WorkloadFailure::Run)?;
+    let mut sessions = World::open_shipping(root)
+        .and_then(|first| Sessions::start(first, workload.by_rings))
+        .map_err(WorkloadFailure::Run)?;
     let mut model = Model::new();
     let is_durable_at_once = workload.medium != Medium::Block;
     let mut before = History::new(model.clone(), is_durable_at_once);

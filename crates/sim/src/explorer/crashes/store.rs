@@ -47,13 +47,24 @@ pub enum On {
     PersistentMemory,
     /// A disk: a call survives once who made it has synced, which is done behind every so many calls.
     Disk(usize),
+    /// A disk in optimistic mode: a call survives once any client has waited for the disk, which is done behind every so many
+    /// calls. What survives beyond is what some number of the calls leave, whoever made them.
+    Optimistic(usize),
 }
 
 impl On {
     fn medium(self) -> Medium {
         match self {
             On::PersistentMemory => Medium::Memory,
-            On::Disk(_) => Medium::Block,
+            On::Disk(_) | On::Optimistic(_) => Medium::Block,
+        }
+    }
+
+    /// Opens a store, which recovers it.
+    fn open(self, directory: &Path) -> Result<World, String> {
+        match self {
+            On::PersistentMemory | On::Disk(_) => World::open(directory),
+            On::Optimistic(_) => World::open_optimistic(directory),
         }
     }
 }
@@ -97,8 +108,17 @@ impl StoreSubject {
 /// Opens a crashed store while processes have `lasting` open, checks it and says what it shows. Once they close it, no
 /// more is left of it than of any other.
 pub(in crate::explorer) fn recover(directory: &Path, lasting: &[LastingFile]) -> Result<Tree, String> {
+    recover_with(World::open, directory, lasting)
+}
+
+/// The same with a way to open it.
+pub(in crate::explorer) fn recover_with(
+    open: impl FnOnce(&Path) -> Result<World, String>,
+    directory: &Path,
+    lasting: &[LastingFile],
+) -> Result<Tree, String> {
     let held = LastingFiles::hold(directory, lasting)?;
-    let mut world = World::open(directory)?;
+    let mut world = open(directory)?;
     nothing_damaged(&world)?;
     world.reopen(&held)?;
     let tree = world.tree_and_open_files()?;
@@ -170,7 +190,7 @@ impl Subject for StoreSubject {
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
         let tree = match self.stays_mapped {
             true => recover_mapped(directory)?,
-            false => recover(directory, &self.lasting)?,
+            false => recover_with(|directory| self.on.open(directory), directory, &self.lasting)?,
         };
         Ok(if self.maps { tree.without_times() } else { tree })
     }
@@ -180,7 +200,7 @@ impl Subject for StoreSubject {
     }
 
     fn writes_wait(&self) -> bool {
-        matches!(self.on, On::Disk(_))
+        self.on.medium() == Medium::Block
     }
 
     fn circumstances(&self) -> u64 {
@@ -247,6 +267,9 @@ fn prepare_with(
     for step in setup {
         take(step, &mut worlds, &mut model)?;
     }
+    if matches!(on, On::Optimistic(_)) {
+        worlds.iter().flatten().next().map_or(Ok(()), World::dsync)?;
+    }
     Ok(Prepared { directory, worlds, model })
 }
 
@@ -259,7 +282,8 @@ pub fn crash(
     seed: u64,
 ) -> Result<Coverage, WorkloadFailure> {
     let _clock = RepeatedClock::start();
-    let prepared = prepare_with(World::open, workload.on, &workload.setup, workload.clients());
+    let open = |directory: &Path| workload.on.open(directory);
+    let prepared = prepare_with(open, workload.on, &workload.setup, workload.clients());
     let prepared = prepared.map_err(WorkloadFailure::Run)?;
     let Prepared { directory, mut worlds, mut model } = prepared;
     let root = directory.path();
@@ -347,10 +371,11 @@ pub(in crate::explorer) fn run(
             unsynced += 1;
             let is_due = match on {
                 On::PersistentMemory => true,
-                On::Disk(calls) => unsynced >= calls,
+                On::Disk(calls) | On::Optimistic(calls) => unsynced >= calls,
             };
             if is_due {
-                worlds[step.client()].as_ref().map_or(Ok(()), World::sync)?;
+                let waits = if matches!(on, On::Optimistic(_)) { World::dsync } else { World::sync };
+                worlds[step.client()].as_ref().map_or(Ok(()), waits)?;
                 (0..std::mem::take(&mut unsynced)).for_each(|_| acknowledged(0));
             }
         }

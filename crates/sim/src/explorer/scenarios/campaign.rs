@@ -3,6 +3,7 @@
 use crate::explorer::crashes::deaths::{self, Death};
 use crate::explorer::crashes::lanes::{self, Overlapping};
 use crate::explorer::crashes::lost_entries;
+use crate::explorer::crashes::optimistic;
 use crate::explorer::crashes::restarts;
 use crate::explorer::crashes::shipping;
 use crate::explorer::crashes::store::{self, On, Workload, WorkloadFailure};
@@ -16,6 +17,7 @@ use crate::explorer::scenarios::workloads::{
 use crate::explorer::{Bounds, Coverage, Memory};
 use crate::operations::tree::Tree;
 use clap::ValueEnum;
+use cuesta_format::Medium;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -65,6 +67,9 @@ pub enum Part {
     Disk,
     /// Sessions that send operations to SharedFS, and log others themselves.
     Shipping,
+    /// Two sessions in optimistic mode on a disk. The second sees what the first did, by a lease that changes hands or
+    /// by operations that are sent.
+    Optimistic,
 }
 
 /// One workload of the campaign.
@@ -85,11 +90,12 @@ enum What {
     LostEntry(Death),
     Restart(Workload, String),
     Shipping(shipping::Workload),
+    Optimistic(shipping::Workload),
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 18] = [
+    pub const ALL: [Part; 19] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -108,6 +114,7 @@ impl Part {
         Part::Restarts,
         Part::Disk,
         Part::Shipping,
+        Part::Optimistic,
     ];
 
     /// Its name as a program asks for it.
@@ -136,6 +143,7 @@ impl Part {
             Part::Restarts => "a daemon that is restarted",
             Part::Disk => "a store on a disk",
             Part::Shipping => "operations that are sent",
+            Part::Optimistic => "optimistic mode",
         }
     }
 
@@ -277,6 +285,24 @@ impl Part {
                 let all = all.flat_map(|workload| shipping::MEDIA.map(|medium| workload.clone().on(medium)));
                 all.map(|workload| (What::Shipping(workload), shipping::bounds())).collect()
             }
+            Part::Optimistic => {
+                let waits = [1, 3, usize::MAX];
+                let turns = scenarios()
+                    .into_iter()
+                    .flat_map(|(_, turns)| Digests::ALL.map(|digests| hand_over(&turns, digests)));
+                let wraps = (seed..seed + 10).map(|seed| wrapping(seed, WRAPPING_CALLS, 2));
+                let in_turns = turns
+                    .flat_map(|workload| waits.map(|calls| (workload.clone(), calls)))
+                    .chain(wraps.map(|workload| (workload, 7)))
+                    .map(|(workload, calls)| {
+                        in_turn(Workload { on: On::Optimistic(calls), ..workload }, &quick)
+                    });
+                let drawn = (seed..seed + SHIPPING_SEEDS).map(shipping::drawn);
+                let sent = shipping::scenarios().into_iter().map(|(_, workload)| workload).chain(drawn);
+                let sent = sent.map(|workload| workload.on(Medium::Block));
+                let sent = sent.map(|workload| (What::Optimistic(workload), shipping::bounds()));
+                in_turns.chain(sent).collect()
+            }
             Part::MappedDeaths => {
                 mapped::deaths().into_iter().map(|death| (What::Death(death), quick.clone())).collect()
             }
@@ -331,6 +357,7 @@ impl Case {
                 restarts::crash(workload, memory, &self.bounds, seed + self.number as u64)
             }
             What::Shipping(workload) => shipping::crash(workload, memory, &self.bounds, seed),
+            What::Optimistic(workload) => optimistic::crash(workload, memory, &self.bounds, seed),
             What::LostEntry(death) => lost_entries::crash(death, memory, &self.bounds, seed),
         }
     }
@@ -344,7 +371,8 @@ impl fmt::Display for Case {
             What::Death(Death { dies, calls, .. }) | What::LostEntry(Death { dies, calls, .. }) => {
                 write!(formatter, "client {dies} in {calls:?}")
             }
-            What::Shipping(shipping::Workload { medium, by_rings, steps }) => {
+            What::Shipping(shipping::Workload { medium, by_rings, steps })
+            | What::Optimistic(shipping::Workload { medium, by_rings, steps }) => {
                 write!(formatter, "{medium:?}, rings {by_rings}, {steps:?}")
             }
             What::Overlapping(Overlapping { lanes, clients, digests, .. }) => {
