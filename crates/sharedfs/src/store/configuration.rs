@@ -436,7 +436,9 @@ mod tests {
         let tier = |number, path: &str| LowerTier { number, path: path.into(), bytes: 5 << 30 };
         let tiers: BTreeMap<String, LowerTier> =
             [("ssd".into(), tier(1, "/mnt/a \"b\"")), ("hdd".into(), tier(2, "/mnt/c"))].into();
-        let options = Options::parse(&(template(Profile::default()) + &tiers_template(&tiers))).unwrap();
+        let options =
+            Options::parse(&(template(Profile::default(), Durability::default()) + &tiers_template(&tiers)))
+                .unwrap();
         assert_eq!((options.tier, tiers_template(&BTreeMap::new())), (tiers, String::new()));
         let two = tiers_template(&[("disk".into(), tier(2, "/mnt"))].into());
         assert!(Options::parse(&two).unwrap_err().contains("must be 1, 2"));

@@ -6,6 +6,7 @@
 //! | `records` | values, and inodes in chunks |
 //! | `extents` | lists of extents, changed without their places |
 //! | `calls` | the table of callers' calls |
+//! | `windows` | the table of blocks that sessions may write and name |
 //!
 //! Nothing here reads or writes a file.
 
@@ -13,6 +14,7 @@ pub(super) mod calls;
 mod extents;
 mod keys;
 mod records;
+pub(super) mod windows;
 
 pub use extents::ExtentWrite;
 pub(super) use extents::{close_together, differences, splice};

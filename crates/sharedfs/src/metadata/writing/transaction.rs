@@ -8,9 +8,9 @@ use super::name_changes::{NameChange, NameChanges, NewNames};
 use super::spare::Spare;
 use super::usage::UsageChanges;
 use super::watch::Changed;
-use super::windows::{self, WindowChanges};
 use crate::metadata::MetadataError;
 use crate::metadata::codec::calls::{self, CallChanges};
+use crate::metadata::codec::windows::{self, WindowChanges};
 use crate::metadata::codec::{
     Chunk, Counters, Dirent, ExtentList, ExtentWrite, INLINE_EXTENTS_MAX, SessionRecord, StoredInode, Table,
     chunk_of, close_together, differences, encode_allowance, encode_amounts, encode_extent_place, name_in,

@@ -87,7 +87,11 @@ impl SharedFs {
         if planted::active(Bug::EpochRecordedEarly) {
             cutting.file.write(ended)?;
         }
-        let written = dirty.iter().try_for_each(|log| log.files.sync(log.from, log.written.to));
+        // A staged write is on the disk once its blocks are, too.
+        let written = dirty.iter().try_for_each(|log| {
+            log.files.sync(log.from, log.written.to)?;
+            self.flush_staged(log.session)
+        });
         // A store that never went by epochs has no record.
         let is_recorded = epochs.on_disk() >= ended || !cutting.is_shown;
         let recorded = written.and_then(|()| if is_recorded { Ok(()) } else { cutting.file.write(ended) });
