@@ -3,6 +3,7 @@
 use crate::common::disk::Disk;
 use crate::common::{Ended, Stopped, TestFolder, can_mount};
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,12 +13,27 @@ const PRELUDE: &str = "import fcntl, os, sys, time
 def dsync(file): fcntl.ioctl(file, 0x43e6)
 ";
 
-/// A small store whose files are on a disk, as far as Cuesta knows.
-fn store() -> TestFolder {
-    let place = TestFolder::new();
-    let made = place.cuesta(&["mkfs", "store", "--medium", "block", "--nvm", "32M"]);
+/// A small store on the disk that the tests are built on.
+struct StoreOnDisk {
+    place: TestFolder,
+    _disk: tempfile::TempDir,
+}
+
+impl Deref for StoreOnDisk {
+    type Target = TestFolder;
+
+    fn deref(&self) -> &TestFolder {
+        &self.place
+    }
+}
+
+fn store() -> StoreOnDisk {
+    let (place, disk) = (TestFolder::new(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let tier = disk.path().join("tier");
+    let arguments = ["mkfs", "store", "--medium", "block", "--nvm", "32M", "--nvm-path"];
+    let made = place.cuesta(&[&arguments[..], &[tier.to_str().unwrap()]].concat());
     assert_eq!(made.status(), 0, "{}", made.errors());
-    place
+    StoreOnDisk { place, _disk: disk }
 }
 
 fn python(place: &TestFolder, store: &str, options: &[&str], script: &str) -> Command {
@@ -51,6 +67,7 @@ fn media_other_than_a_disk_are_refused_in_one_line() {
         assert!(said.contains("optimistic is for stores on a disk") && said.contains("memory"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+    place.cuesta(&["stop", "store"]);
     std::fs::write(place.path("store/cuesta.toml"), "durability = \"optimistic\"\n").unwrap();
     let ended = place.cuesta(&["run", "--store", "store", "--", "true"]);
     assert!(ended.errors().contains("for stores on a disk"), "{}", ended.errors());
@@ -203,13 +220,9 @@ int main(int count, char **names) {
 ";
     std::fs::write(place.path("waits.c"), program).unwrap();
     let folder = source("");
-    let built = Command::new("cc")
-        .arg("-I")
-        .arg(&folder)
-        .arg("-o")
-        .arg(place.path("waits"))
-        .arg(place.path("waits.c"));
-    assert!(built.status().unwrap().success());
+    let mut compiler = Command::new("cc");
+    compiler.arg("-I").arg(&folder).arg("-o").arg(place.path("waits")).arg(place.path("waits.c"));
+    assert!(compiler.status().unwrap().success());
     let outside = place.path("outside");
     let (waits, outside) = (place.path("waits"), outside.to_str().unwrap().to_owned());
     let arguments = [
@@ -307,11 +320,13 @@ fn after_a_power_loss_the_store_is_what_both_processes_had_done_at_one_moment() 
     let script = "turns, others = os.pipe(), os.pipe()
 first = os.fork() != 0
 (read, write) = (others[0], turns[1]) if first else (turns[0], others[1])
+for end in turns + others:
+  if end not in (read, write): os.close(end)
 file = os.open('/cuesta/%d' % (not first), os.O_CREAT | os.O_RDWR | os.O_APPEND)
 began, number, said = time.monotonic(), 0, False
 try:
   while True:
-    if number > 0 or not first: os.read(read, 1)
+    if (number > 0 or not first) and not os.read(read, 1): os._exit(0)
     os.write(file, b'%07d\\n' % number)
     os.fsync(file)
     if first and not said and time.monotonic() - began > 0.5:

@@ -117,7 +117,7 @@ pub struct NoticePage {
     pub digested: AtomicU64,
     /// Woken on every step of `digested`; changes value each time.
     pub digest_wake: AtomicU32,
-    /// Bit 0: the daemon is shutting down or gave this session up.
+    /// [`STATE_CLOSED`], [`STATE_UNWRITABLE`].
     pub state: AtomicU32,
     /// Ring slots granted so far.
     pub granted_slots: AtomicU64,
@@ -160,8 +160,6 @@ pub struct StorePage {
     pub last_cut_ms: u64,
     /// Not 0: SharedFS writes no log until a session kicks.
     pub sleeps: u64,
-    /// Not 0: the disk did not take a log.
-    pub has_failed: u64,
 }
 
 /// The page in which the session tells SharedFS its state. Every field may lie.
@@ -203,6 +201,9 @@ pub struct ClientPage {
 /// Bit of [`NoticePage::state`]: the daemon is gone or gave the session up.
 pub const STATE_CLOSED: u32 = 1;
 
+/// Bit of [`NoticePage::state`]: the disk did not take a log. It is not in the page of the store, which lies on that disk.
+pub const STATE_UNWRITABLE: u32 = 2;
+
 const _: () = assert!(size_of::<NoticePage>() <= CONTROL_BYTES);
 const _: () = assert!(size_of::<ClientPage>() <= CONTROL_BYTES);
-const _: () = assert!(size_of::<StorePage>() == 48);
+const _: () = assert!(size_of::<StorePage>() == 40);

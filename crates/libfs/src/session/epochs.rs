@@ -10,7 +10,7 @@
 use crate::session::session::Session;
 use crate::sync::{Ordering, fence};
 use cuesta_format::Epoch;
-use cuesta_format::control::StorePage;
+use cuesta_format::control::{STATE_UNWRITABLE, StorePage};
 use cuesta_media::clock;
 use cuesta_media::planted::{self, Bug};
 use std::mem::offset_of;
@@ -98,7 +98,7 @@ impl Session {
 
     /// Whether the disk did not take a log.
     pub(crate) fn has_unwritable_log(&self) -> bool {
-        self.store_word(offset_of!(StorePage, has_failed)) != 0
+        self.notice.page().state.load(Ordering::Acquire) & STATE_UNWRITABLE != 0
     }
 
     /// For how many milliseconds the oldest entry has waited for the disk; 0: none waits.

@@ -4,7 +4,7 @@
 use crate::Error;
 use cuesta_format::control::{
     CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_FOR_WRITING, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
-    STATE_CLOSED, UNSERVED_SLOTS,
+    STATE_CLOSED, STATE_UNWRITABLE, UNSERVED_SLOTS,
 };
 use cuesta_format::kept_names::{self, WAYS, set_of};
 use cuesta_format::superblock::Medium;
@@ -156,6 +156,11 @@ impl Control {
         let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
         wake.fetch_add(1, Ordering::SeqCst);
         wait::wake_all(wake);
+    }
+
+    /// Tells that the disk did not take a log: what is durable is unknown.
+    pub fn publish_unwritable(&self) {
+        word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_UNWRITABLE, Ordering::SeqCst);
     }
 
     /// Whether the session says that a thread waits for a digest.

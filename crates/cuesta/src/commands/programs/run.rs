@@ -94,6 +94,10 @@ impl Target {
         let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         let mounts = mounts::believed();
         let found = self.find(&mounts);
+        let wish = match &found {
+            Ok((store, _)) => self.durability.wish(store).map_err(run_failed)?,
+            Err(_) => DurabilityWish::NONE,
+        };
         // A fault of the program is told first: it may be the store in the wrong place.
         let at = found.as_ref().map_or_else(|_| PathBuf::from(DEFAULT_AT), |(_, at)| at.clone());
         if !mounts.is_empty()
@@ -129,7 +133,6 @@ impl Target {
             .map_err(|error| self.cannot_run(Path::new(starter), &error))?;
         let library = library().map_err(run_failed)?;
         let (store, at) = found?;
-        let wish = self.durability.wish(&store).map_err(run_failed)?;
         start::ensure(&store).map_err(run_failed)?;
         let mut command = Command::new(&program);
         command

@@ -85,7 +85,6 @@ impl Epochs {
 
     /// The daemon begins to answer: sessions see that the store goes by no epoch yet.
     pub(crate) fn begin(&self) {
-        self.words.show_failure(false);
         self.words.show_sleeping(false);
         self.words.show_present(Epoch(0));
         self.words.show_on_disk(self.on_disk(), 0);

@@ -98,7 +98,7 @@ impl SharedFs {
         if let Err(error) = recorded {
             tracing::error!(%error, "the disk does not take the logs: nothing is durable any more");
             epochs.has_failed.store(true, Ordering::SeqCst);
-            epochs.words.show_failure(true);
+            self.core.lock().sessions.values().for_each(|session| session.control.publish_unwritable());
             return Err(error);
         }
         if cutting.is_shown {

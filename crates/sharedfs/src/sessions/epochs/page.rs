@@ -41,8 +41,4 @@ impl EpochWords {
     pub(super) fn show_sleeping(&self, sleeps: bool) {
         self.store(offset_of!(StorePage, sleeps), sleeps.into());
     }
-
-    pub(super) fn show_failure(&self, has_failed: bool) {
-        self.store(offset_of!(StorePage, has_failed), has_failed.into());
-    }
 }

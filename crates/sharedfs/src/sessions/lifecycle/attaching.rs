@@ -64,6 +64,9 @@ impl SharedFs {
         session.publish(&self.options);
         session.control.publish_quotas(self.quotas.lock().shown());
         core.sessions.insert(id, session);
+        if self.epochs.has_failed() {
+            control.publish_unwritable();
+        }
         self.share_out_entries(&core.sessions);
         drop(core);
         self.first_calls.attached(pid);
@@ -96,6 +99,9 @@ impl SharedFs {
         table.write(found.slot, &found.record)?;
         found.control.publish_quotas(self.quotas.lock().shown());
         found.presence = Presence::Returning;
+        if self.epochs.has_failed() {
+            found.control.publish_unwritable();
+        }
         program.clone_into(&mut found.program);
         let welcome = self.welcome(&found.record, numbers);
         self.share_out_entries(&core.sessions);
