@@ -3,8 +3,8 @@
 use crate::common::*;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{
-    Allocation, Base, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, ShippedChange,
-    ShippedFile, SocketLink, Whence,
+    Allocation, Asker, Base, CallByNumber, Credentials, Error, ExtendedFlags, RenameFlags, Resolve,
+    SetAttributes, ShippedChange, ShippedFile, SocketLink, Whence,
 };
 use cuesta_served::{Offset, PathBase, Request, Response, Subject, VERSION};
 use std::io::{Read as _, Write as _};
@@ -36,6 +36,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
         let set = |set: SetAttributes| set;
         let writer = Credentials::of_user(0, 0, Vec::new()).writer(&secret_record);
         let shipped = ShippedFile { inode, flags: libc::O_RDWR, writer, limit: u64::MAX };
+        let as_root = Asker::of(&Credentials::of_user(0, 0, Vec::new()));
         let mut requests = vec![
             Request::ShippedRead { file: shipped, at: 0, count: 100 },
             Request::ShippedWrite { file: shipped, at: Some(0), data: b"mine" },
@@ -43,7 +44,22 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
             Request::ShippedChange { file: shipped, change: ShippedChange::Truncate { size: 0 } },
             Request::ShippedChange { file: shipped, change: ShippedChange::Sync },
             Request::ShippedStat { file: shipped },
+            Request::ByNumber { who: as_root, call: CallByNumber::Stat { inode } },
+            Request::ByNumber {
+                who: as_root,
+                call: CallByNumber::MakeDirectory {
+                    directory: InodeNumber::ROOT,
+                    name: b"made",
+                    mode: 0o777.into(),
+                },
+            },
+            Request::ByNumber { who: as_root, call: CallByNumber::Truncate { inode, size: 0 } },
+            Request::ByNumber {
+                who: as_root,
+                call: CallByNumber::Unlink { directory: InodeNumber::ROOT, name: b"secret" },
+            },
             Request::Reserve,
+            Request::MakeFile { place: root, path: b"made", mode: 0o600.into(), inode, who: Some(as_root) },
             Request::MakeFile { place: root, path: b"made", mode: 0o600.into(), inode, who: None },
             Request::MakeFile {
                 place: PathBase::Inode(inode),

@@ -2,9 +2,10 @@
 //! digested. The call is answered by the next daemon as if nothing had been.
 
 use super::{Daemons, Planted, Replace, Replacing, Served};
+use cuesta_format::InodeRecord;
 use cuesta_libfs::{
-    Allocation, Credentials, Error, ExtendedFlags, RenameFlags, SetAttributes, ShippedChange, ShippedFile,
-    Whence,
+    Allocation, Asker, CallByNumber, Credentials, Error, ExtendedFlags, RenameFlags, SetAttributes,
+    ShippedChange, ShippedFile, Whence,
 };
 use cuesta_media::UserSlice;
 use cuesta_media::planted::{CAN_PLANT, Death};
@@ -243,7 +244,7 @@ const CASES: [Case; 21] = [
 ];
 
 /// What sessions send of files that SharedFS keeps for them.
-const SENT: [Case; 6] = [
+const SENT: [Case; 8] = [
     (
         "a sent append",
         |served, at| {
@@ -308,7 +309,33 @@ const SENT: [Case; 6] = [
         },
         |served, at| assert_eq!(names(served, at), "inner made one other"),
     ),
+    (
+        "a directory that is made by number",
+        |served, at| {
+            let directory = served.client.stat(subject(&path(at, "."))).unwrap().inode;
+            let call = CallByNumber::MakeDirectory { directory, name: b"made", mode: 0o700.into() };
+            let made = by_number(served, &call).expect("the attributes of what was made");
+            assert_eq!((made.parent, made.mode & 0o7777), (directory, 0o700));
+        },
+        |served, at| assert_eq!(names(served, at), "inner made one other"),
+    ),
+    (
+        "a name that is moved by number",
+        |served, at| {
+            let directory = served.client.stat(subject(&path(at, "."))).unwrap().inode;
+            let (new_directory, flags) = (directory, RenameFlags::default());
+            let call =
+                CallByNumber::Rename { directory, name: b"one", new_directory, new_name: b"moved", flags };
+            assert_eq!(by_number(served, &call), None);
+        },
+        |served, at| assert_eq!(names(served, at), "inner moved other"),
+    ),
 ];
+
+fn by_number(served: &Served, call: &CallByNumber<'_>) -> Option<InodeRecord> {
+    let who = Asker::of(&Credentials::of_user(0, 0, Vec::new()));
+    served.client.by_number(who, call).unwrap()
+}
 
 fn sent(served: &Served, at: &str, name: &str, flags: i32) -> ShippedFile {
     let record = served.client.stat(subject(&path(at, name))).unwrap();
