@@ -9,6 +9,7 @@
 //! | `retire`, `retire_round` | letting go of digested log space, in bounded steps: the steps, and how far they are |
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
+//! | `epochs`, `epoch_state` | in optimistic mode, the epoch that the session works in |
 //!
 //! Nothing here resolves a path or checks a permission.
 
@@ -16,6 +17,8 @@ pub(crate) mod commit_file;
 pub(crate) mod cost;
 pub(crate) mod digests;
 pub(crate) mod durability;
+pub(crate) mod epoch_state;
+pub(crate) mod epochs;
 pub(crate) mod retire;
 pub(crate) mod retire_round;
 pub(crate) mod space;

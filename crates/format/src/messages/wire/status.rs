@@ -1,0 +1,108 @@
+//! The answer to `cuesta status`.
+
+use super::StoreTotals;
+use crate::durability::Durability;
+use crate::emulation::Profile;
+use crate::superblock::Medium;
+use crate::{Geometry, PersistenceDomain, SessionId, StoreId};
+use serde::{Deserialize, Serialize};
+
+/// `cuesta status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The store.
+    pub store: StoreId,
+    /// The medium of the fast tier.
+    pub medium: Medium,
+    /// The medium that is played on it.
+    pub emulated: Option<Profile>,
+    /// Where stores to it are durable, on medium `pmem`.
+    pub persistence_domain: Option<PersistenceDomain>,
+    /// The node of the machine's memory that the fast tier is on, if it is persistent memory of one.
+    pub node: Option<u32>,
+    /// On a machine with several memory nodes: free blocks that lie on each, and are ready for content of programs there.
+    pub free_on_nodes: Vec<(u32, u64)>,
+    /// Blocks that the medium does not take, and that are not used any more.
+    pub bad_blocks: u64,
+    /// Its sizes.
+    pub geometry: Geometry,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// Milliseconds since the daemon was ready.
+    pub uptime_ms: u64,
+    /// Milliseconds recovery took at start.
+    pub recovery_ms: u64,
+    /// Entries recovery digested at start.
+    pub recovered_entries: u64,
+    /// Totals.
+    pub totals: StoreTotals,
+    /// Why nothing is written any more, if that is so: what can be read is.
+    pub refuses_writes: Option<String>,
+    /// Bytes of the metadata store.
+    pub metadata_bytes: u64,
+    /// Entries digested since start.
+    pub digested_entries: u64,
+    /// Entries among them whose effect was overtaken inside their batch.
+    pub coalesced_entries: u64,
+    /// Bytes copied into arenas since start.
+    pub digested_bytes: u64,
+    /// Sessions that lost a lease to others' requests since start.
+    pub fences: u64,
+    /// Files and directories that several sessions change, on which SharedFS performs the operations itself at present.
+    pub shipped: u64,
+    /// How long requests waited for their answers since start.
+    pub requests: Vec<RequestWaits>,
+    /// Live sessions.
+    pub sessions: Vec<SessionStatus>,
+    /// Calls under the path that were not served, ever since start: (system call number, count).
+    pub unserved: Vec<(u32, u64)>,
+    /// How often one copy of the metadata was mended from the other since start.
+    pub healed: u64,
+    /// When calls that ask for durability return, where a session asks for nothing else.
+    pub durability: Durability,
+    /// In which time the disk has what optimistic sessions did, in milliseconds, if the store goes by epochs.
+    pub optimistic_ms_max: Option<u32>,
+    /// How long the oldest entry of a log has waited for the disk, in milliseconds: an upper bound, if the store goes by epochs
+    /// and any waits.
+    pub unwritten_ms: Option<u64>,
+    /// The disk did not take a log: nothing is durable any more, and every `fsync` says so.
+    pub has_unwritable_log: bool,
+}
+
+/// Requests of one kind in [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestWaits {
+    /// The kind of lease or request.
+    pub kind: String,
+    /// How many there were.
+    pub count: u64,
+    /// How long they waited in all, in microseconds.
+    pub total_us: u64,
+    /// 99 of 100 waited no longer (to a factor of two).
+    pub p99_us: u64,
+    /// The longest wait.
+    pub longest_us: u64,
+}
+
+/// A session in [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// The session.
+    pub session: SessionId,
+    /// Its process.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// Bytes in its log not digested yet.
+    pub log_bytes: u64,
+    /// Bytes its log may hold at present.
+    pub log_capacity_bytes: u64,
+    /// Leases it holds.
+    pub leases: u64,
+    /// Operations it was served.
+    pub operations: u64,
+    /// When its calls that ask for durability return.
+    pub durability: Durability,
+    /// The memory node its process ran on when its log last grew, where that decides where the log lies.
+    pub node: Option<u32>,
+}
