@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a program in Python knows: `fsync` and `dsync` of a descriptor.
+/// The beginning of each program in Python.
 const PRELUDE: &str = "import fcntl, os, sys, time
 def dsync(file): fcntl.ioctl(file, 0x43e6)
 ";

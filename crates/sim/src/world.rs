@@ -52,7 +52,7 @@ const CROSSINGS_MAX: u32 = 40;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The options of a store in optimistic mode. Recovery goes by what survives a loss of power.
+/// The options of a store in optimistic mode. Recovery assumes a loss of power.
 fn optimistic(options: Options) -> Options {
     Options { durability: Durability::Optimistic, assume_power_loss: true, ..options }
 }

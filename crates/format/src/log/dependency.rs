@@ -8,7 +8,7 @@
 //! | of a program's session | the log of SharedFS's own session | the program saw an answer that SharedFS gave |
 //! | of SharedFS's own session | the log of a program's session | SharedFS performs an operation that the program sent behind its own ones |
 //!
-//! | of any session of a store that goes by epochs | the epochs of the store ([`crate::epochs`]) | what was done in an epoch survives only if the epoch is on the disk |
+//! | of any session of a store that goes by epochs | the epochs of the store ([`crate::epochs`]) | an operation survives only if its epoch is on the disk |
 //!
 //! An entry [`crate::Operation::DependOn`] stands before the first entry that depends.
 
@@ -41,7 +41,7 @@ pub(crate) const BODY_BYTES: usize = size_of::<Layout>();
 const _: () = assert!(BODY_BYTES == 16);
 
 impl LogDependency {
-    /// What follows in the log was done in this epoch of the store, and survives only with it.
+    /// The entries that follow were made in this epoch of the store, and survive only with it.
     #[must_use]
     pub const fn on_epoch(epoch: Epoch) -> LogDependency {
         LogDependency {

@@ -142,7 +142,7 @@ pub struct NoticePage {
 /// ([`crate::geometry::INCARNATION_FILE`]). SharedFS writes it; any process that may write the file can damage it.
 /// Each field is read and stored by a copy of its own that survives a file that was cut.
 ///
-/// | word | who reads it, and when |
+/// | word | its reader, and when |
 /// |---|---|
 /// | `incarnation` | a session, after each operation |
 /// | `epoch` | a session, before it appends an entry: one that finds another epoch than its log says logs it first |

@@ -19,14 +19,14 @@ pub enum Durability {
 /// How long the disk may take at most by default, in milliseconds.
 pub const OPTIMISTIC_MS_MAX: u32 = 50;
 
-/// What it can be set to.
+/// The bounds that can be set.
 pub const OPTIMISTIC_MS: RangeInclusive<u32> = 4..=60_000;
 
 impl Durability {
     /// Both.
     pub const ALL: [Durability; 2] = [Durability::Pessimistic, Durability::Optimistic];
 
-    /// What people call it.
+    /// Its name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl FromStr for Durability {
     }
 }
 
-/// What a session asks for. `None`: as the store is configured.
+/// The wish of a session. `None`: as the store is configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurabilityWish {
     /// When its calls return.

@@ -3,15 +3,15 @@
 //! In optimistic mode SharedFS writes all logs in the background. A word that all sessions see names the present
 //! epoch ([`crate::control::StorePage`]). SharedFS ends an epoch: it moves the word, has the disk take every log as far
 //! as it is complete then, and records the epoch here. Entries of epochs that are not recorded do not survive a loss of
-//! power, whether the disk has them or not ([`crate::LogDependency::on_epoch`]). So what survives is what every
-//! session had done at one moment.
+//! power, whether the disk has them or not ([`crate::LogDependency::on_epoch`]). So the store is then as
+//! every session had left it at one moment.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0..64 | a record |
 //! | 4096..4160 | the other one; the newer counts, and the older is written next |
 //!
-//! | bytes of a record | what |
+//! | bytes of a record | content |
 //! |---|---|
 //! | 0..4 | checksum of bytes 4..64 |
 //! | 4..8 | zero |

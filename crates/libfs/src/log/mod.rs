@@ -10,6 +10,7 @@
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
 //! | `windows` | the blocks that such writes go to |
+//! | `epochs`, `epoch_state` | in optimistic mode, the epoch that the session works in |
 //!
 //! Nothing here resolves a path or checks a permission.
 
@@ -17,6 +18,8 @@ pub(crate) mod commit_file;
 pub(crate) mod cost;
 pub(crate) mod digests;
 pub(crate) mod durability;
+pub(crate) mod epoch_state;
+pub(crate) mod epochs;
 pub(crate) mod retire;
 pub(crate) mod retire_round;
 pub(crate) mod space;

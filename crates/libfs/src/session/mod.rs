@@ -9,7 +9,6 @@
 //! | `pages` | counters and flags on the control pages |
 //! | `log_growth` | more segments for the log |
 //! | `kicks` | waking SharedFS; waiting for a digest |
-//! | `epochs`, `epoch_state` | in optimistic mode, the epoch that the session works in |
 //! | `credit`, `credit_requests` | blocks and inode numbers granted ahead: the state, and debiting it |
 //! | `quotas` | room that SharedFS gave to users, groups and directories with limits |
 //! | `arenas`, `map_arena` | mapped arenas: the table, and mapping one more |
@@ -22,8 +21,6 @@ pub(crate) mod arenas;
 pub(crate) mod control;
 pub(crate) mod credit;
 pub(crate) mod credit_requests;
-pub(crate) mod epoch_state;
-pub(crate) mod epochs;
 mod kicks;
 pub(crate) mod link;
 pub(crate) mod log_growth;

@@ -6,16 +6,16 @@
 
 use crate::errno::{Error, unexpected};
 use crate::leases::parcel_store::ParcelStore;
+use crate::log::epoch_state::SessionEpochs;
 use crate::session::arenas::Arenas;
 use crate::session::control::{ClientMapping, NoticeMapping, StorePageMapping};
 use crate::session::credit::Credit;
-use crate::session::epoch_state::SessionEpochs;
 use crate::session::link::Link;
 use crate::session::open_slots::OpenSlots;
 use crate::session::quotas::{Payers, Quotas};
 use crate::session::requests::{Deliver, Requests, Subject};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
-use cuesta_format::control::STATE_CLOSED;
+use cuesta_format::control::{STATE_CLOSED, STATE_UNWRITABLE};
 use cuesta_format::durability::DurabilityWish;
 use cuesta_format::entry::Salt;
 use cuesta_format::quota::Amounts;
@@ -66,9 +66,9 @@ pub(crate) struct Session {
     pub(crate) open_slots: Arc<OpenSlots>,
     /// The folder of lock files, by which processes keep the inodes that they have descriptors of.
     pub(crate) references: RwLock<OwnedFd>,
-    pub(super) store_page: StorePageMapping,
+    pub(crate) store_page: StorePageMapping,
     pub(crate) epochs: SessionEpochs,
-    /// What the program asks of each daemon.
+    /// The program's wish, for each daemon.
     pub(crate) wish: DurabilityWish,
     /// SharedFS has answered where the log's marks go.
     has_asked_for_marks: Mutex<bool>,
@@ -315,6 +315,11 @@ impl Session {
     #[inline]
     pub(crate) fn closed(&self) -> bool {
         self.notice.page().state.load(Ordering::Acquire) & STATE_CLOSED != 0
+    }
+
+    /// Whether the disk did not take a log.
+    pub(crate) fn has_unwritable_log(&self) -> bool {
+        self.notice.page().state.load(Ordering::Acquire) & STATE_UNWRITABLE != 0
     }
 
     /// Starts the log again at `position` in a new generation, after a fence. No operation is in flight.

@@ -6,7 +6,7 @@
 //! | of a program | the log of SharedFS's own session | each answer says how far that log goes ([`Observed`]) |
 //! | SharedFS's own | the logs of programs that send operations | each operation that is sent says how far its sender's log goes ([`behind`]) |
 //!
-//! | any, while the store goes by epochs | the present epoch | a page that all sessions see ([`crate::session::epochs`]) |
+//! | any, while the store goes by epochs | the present epoch | a page that all sessions see ([`crate::log::epochs`]) |
 //!
 //! A session logs an entry [`Operation::DependOn`] before the first entry that depends. An `fsync` waits for
 //! its own log and for the parts that it depends on.

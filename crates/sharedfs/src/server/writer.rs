@@ -108,7 +108,7 @@ fn run<S: Service>(shared: &Shared, service: &S) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Waits until the time is up, whoever kicks meanwhile.
+/// Waits until the time is up. Kicks meanwhile make no difference.
 fn rest(shared: &Shared, pause: Duration) -> Result<(), Errno> {
     let end = Instant::now() + pause;
     while !shared.stop.load(Ordering::Acquire) {

@@ -158,7 +158,7 @@ impl Control {
         wait::wake_all(wake);
     }
 
-    /// Tells that the disk did not take a log: what is durable is unknown.
+    /// Tells that the disk did not take a log.
     pub fn publish_unwritable(&self) {
         word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_UNWRITABLE, Ordering::SeqCst);
     }

@@ -48,7 +48,7 @@ pub struct Options {
     pub durability: Durability,
     /// In optimistic mode, in which time the disk has what returned, in milliseconds.
     pub optimistic_ms_max: u32,
-    /// Recovery goes by what survives a loss of power, although the machine was not started anew. For simulations.
+    /// Recovery assumes a loss of power, although the machine was not started anew. For simulations.
     #[serde(skip)]
     pub assume_power_loss: bool,
     /// Log segments kept ready, touched, for the next sessions.

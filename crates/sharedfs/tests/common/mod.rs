@@ -7,7 +7,6 @@ mod medium;
 pub use medium::medium;
 
 use cuesta_format::control::{ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
-use cuesta_format::durability::DurabilityWish;
 use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::parcel::Parcel;
 use cuesta_format::superblock::Superblock;
@@ -144,7 +143,7 @@ impl Writer {
             program: "test".into(),
             first: InodeNumber::NONE,
             resume: SessionId::NOBODY,
-            durability: DurabilityWish::NONE,
+            durability: Default::default(),
         };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &request, &mut descriptors) else {
             panic!("not attached");

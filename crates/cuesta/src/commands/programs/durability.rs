@@ -31,7 +31,7 @@ pub fn bound_parser() -> impl TypedValueParser<Value = u32> {
 }
 
 impl DurabilityArguments {
-    /// What the program or the mount asks of the daemon. A store whose medium cannot do it is refused.
+    /// The wish of the program or the mount, for the daemon. A store whose medium cannot do it is refused.
     pub fn wish(self, store: &Store) -> Result<DurabilityWish, Failure> {
         let DurabilityArguments { durability, optimistic_ms_max } = self;
         if durability == Some(Durability::Optimistic)

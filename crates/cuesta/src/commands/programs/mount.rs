@@ -131,7 +131,7 @@ fn no_such_option(word: &str) -> Failure {
     Failure::new(format!("-o {word}: there is no such option (cuesta mount --help)")).exiting(WRONG_USAGE)
 }
 
-/// Sets what an option says of durability. `false`: it says nothing of it.
+/// Takes up an option about durability. `false`: it is about something else.
 fn set_durability(durability: &mut DurabilityArguments, word: &str) -> Result<bool, Failure> {
     let wrong = |why: String| Failure::new(format!("-o {word}: {why}")).exiting(WRONG_USAGE);
     if let Some(mode) = word.strip_prefix(DURABILITY) {

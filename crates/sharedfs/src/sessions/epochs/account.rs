@@ -1,10 +1,10 @@
-//! What SharedFS knows of the store's epochs.
+//! The store's epochs, as SharedFS knows them.
 //!
-//! | epoch | who may name it |
+//! | epoch | entries that name it |
 //! |---|---|
-//! | up to `on_disk` | recorded: its entries survive |
-//! | up to `present` | sessions, in entries |
-//! | 16 behind the record | the first one after a restart: no earlier daemon showed a session as late a one |
+//! | up to `on_disk` | survive: it is recorded |
+//! | up to `present` | may be in logs |
+//! | 16 behind the record | there are none: it is the first one after a restart |
 
 use super::page::EpochWords;
 use super::record::{EpochFile, Recorded};
@@ -37,7 +37,7 @@ pub(crate) struct Epochs {
     pub(super) cutting: Mutex<Cutting>,
 }
 
-/// What the thread that cuts has to itself.
+/// State that belongs to the thread that cuts.
 #[derive(Debug)]
 pub(super) struct Cutting {
     pub(super) file: EpochFile,
@@ -67,7 +67,7 @@ impl Epochs {
         })
     }
 
-    /// What recovery goes by.
+    /// The record that recovery goes by.
     pub(crate) fn recorded(&self) -> Result<Recorded, Error> {
         self.cutting.lock().file.read()
     }

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | 1. read how far each log is complete | all of it is of this epoch or an earlier one: a digest may go that far without a wait |
 //! | 2. show the next epoch | an operation that begins from now on says so in its log |
-//! | 3. read how far each log is complete | whatever had returned before step 2 is below |
+//! | 3. read how far each log is complete | every operation that had returned before step 2 lies below |
 //! | 4. the disk takes the logs so far | |
 //! | 5. record the epoch that is over | from now on its entries survive |
 //! | 6. show that it is on the disk | |
 //!
-//! An operation of this epoch that survives began before step 2. What had returned before it began is below the
-//! positions of step 3. So after any loss of power nothing survives without what had returned before it began.
+//! An operation of this epoch that survives began before step 2. All that had returned before it began lies below the
+//! positions of step 3. So after a loss of power no operation survives without all that had returned before it began.
 
 use super::account::Cutting;
 use super::written_log::WrittenLog;
@@ -116,7 +116,7 @@ impl SharedFs {
         Ok(())
     }
 
-    /// Shows the next epoch, if the store goes by epochs, and answers what the present one has left to write.
+    /// Shows the next epoch, if the store goes by epochs, and answers the logs that the present one has left to write.
     fn end_epoch(&self, cutting: &mut Cutting) -> Vec<DirtyLog> {
         let core = self.core.lock();
         let whole: Vec<LogPosition> = core.sessions.values().map(|session| self.complete(session)).collect();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `page` | the words that all sessions see: the present epoch, the newest one on the disk |
 //! | `record` | the newest epoch on the disk, at rest |
-//! | `account` | both, and what is known of the last cut |
+//! | `account` | both, and the last cut |
 //! | `cut` | the disk takes all logs, and an epoch is over |
 //! | `pace` | when the next cut is due |
 //! | `written_log` | how far cuts took a log |

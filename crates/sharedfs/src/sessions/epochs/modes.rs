@@ -20,7 +20,7 @@ impl SharedFs {
         welcome.optimistic_ms_max = bound;
         welcome.durability = match self.superblock.medium {
             Medium::Block => wish.durability.unwrap_or(self.options.durability),
-            // What returned is as durable as it gets.
+            // Operations that returned are as durable as they get.
             Medium::Memory | Medium::Pmem => Durability::Pessimistic,
         };
         if welcome.durability == Durability::Pessimistic {

@@ -23,7 +23,7 @@ impl EpochWords {
 
     /// Stores a word whole, ordered before every later read of a session's page.
     fn store(&self, offset: usize, word: u64) {
-        // A file that was cut is made whole by whoever looks after the count of daemons.
+        // A file that was cut is made whole where daemons are counted.
         let _ = self.0.write(offset as u64, &word.to_ne_bytes());
         fence(Ordering::SeqCst);
     }

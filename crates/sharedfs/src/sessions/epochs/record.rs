@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// What the file says.
+/// The record that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     /// The store never went by epochs.

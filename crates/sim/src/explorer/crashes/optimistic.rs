@@ -1,6 +1,6 @@
 //! Crash exploration of optimistic mode where operations go two ways ([`super::shipping`]).
 //!
-//! Steps follow each other, whichever session makes them. So a crash leaves what some number of them leave, at least those
+//! Steps of both sessions follow each other. So a crash leaves the result of some number of them, at least of those
 //! before the last time that a session waited for the disk. A session does that where the workload has it call fsync.
 //! Time is logical: the background's cut is such a wait.
 

@@ -48,7 +48,7 @@ pub enum On {
     /// A disk: a call survives once who made it has synced, which is done behind every so many calls.
     Disk(usize),
     /// A disk in optimistic mode: a call survives once any client has waited for the disk, which is done behind every so many
-    /// calls. What survives beyond is what some number of the calls leave, whoever made them.
+    /// calls. Beyond that the store is the result of some number of the calls of all clients.
     Optimistic(usize),
 }
 

@@ -1,10 +1,10 @@
-//! What a session knows of the epochs of its store. This is a leaf; [`crate::session::epochs`] goes by it.
+//! The epochs of a store, as far as a session knows them. This is a leaf; [`crate::log::epochs`] goes by it.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use cuesta_format::wire::Welcome;
 use cuesta_format::{Durability, Medium};
 
-/// What the session knows of epochs.
+/// The epochs of the store, as far as the session knows them.
 #[derive(Debug)]
 pub(crate) struct SessionEpochs {
     /// The newest epoch that the log says, or 0.
@@ -18,14 +18,14 @@ pub(crate) struct SessionEpochs {
 }
 
 impl SessionEpochs {
-    pub(super) fn of(welcome: &Welcome) -> SessionEpochs {
+    pub(crate) fn of(welcome: &Welcome) -> SessionEpochs {
         let [logged, completed, unwritten_since_ms] = [const { AtomicU64::new(0) }; 3];
         let optimistic_ms_max = AtomicU32::new(bound_of(welcome));
         SessionEpochs { logged, completed, unwritten_since_ms, optimistic_ms_max }
     }
 
     /// The next daemon has said how durable calls are.
-    pub(super) fn continue_with(&self, welcome: &Welcome) {
+    pub(crate) fn continue_with(&self, welcome: &Welcome) {
         self.optimistic_ms_max.store(bound_of(welcome), Ordering::Relaxed);
     }
 }

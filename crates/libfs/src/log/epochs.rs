@@ -1,7 +1,7 @@
 //! The epochs of the store, as a session sees them ([`cuesta_format::epochs`]), and when its calls that ask for
 //! durability return.
 //!
-//! | moment | what the session does |
+//! | moment | the session |
 //! |---|---|
 //! | before an entry gets its place | if the present epoch is not the one that the log says, it logs the epoch first |
 //! | behind an entry | if the epoch moved meanwhile, it sees to it that SharedFS writes the log |
@@ -10,7 +10,7 @@
 use crate::session::session::Session;
 use crate::sync::{Ordering, fence};
 use cuesta_format::Epoch;
-use cuesta_format::control::{STATE_UNWRITABLE, StorePage};
+use cuesta_format::control::StorePage;
 use cuesta_media::clock;
 use cuesta_media::planted::{self, Bug};
 use std::mem::offset_of;
@@ -35,7 +35,7 @@ impl Session {
         self.store_word(offset_of!(StorePage, epoch))
     }
 
-    /// Whether the store goes by epochs, or the log says one that is not on the disk: what is durable, SharedFS decides.
+    /// Whether the store goes by epochs, or the log says one that is not on the disk: then SharedFS decides how much is durable.
     pub(crate) fn goes_by_epochs(&self) -> bool {
         self.present_epoch() != 0 || !self.is_written()
     }
@@ -68,7 +68,7 @@ impl Session {
 
     /// An entry is complete. One that began in an earlier epoch may have been missed by the cut that ended it.
     #[inline]
-    pub(super) fn completed_in_epoch(&self) {
+    pub(crate) fn completed_in_epoch(&self) {
         let logged = self.epochs.logged.load(Ordering::Relaxed);
         if logged != 0 && self.present_epoch() != logged {
             self.completed_in_later_epoch();
@@ -94,11 +94,6 @@ impl Session {
         let logged = self.epochs.logged.load(Ordering::Relaxed);
         let newest = logged.max(self.epochs.completed.load(Ordering::Relaxed));
         self.store_word(offset_of!(StorePage, epoch_on_disk)) >= newest
-    }
-
-    /// Whether the disk did not take a log.
-    pub(crate) fn has_unwritable_log(&self) -> bool {
-        self.notice.page().state.load(Ordering::Acquire) & STATE_UNWRITABLE != 0
     }
 
     /// For how many milliseconds the oldest entry has waited for the disk; 0: none waits.
