@@ -9,7 +9,7 @@
 //! | `retire`, `retire_round` | letting go of digested log space, in bounded steps: the steps, and how far they are |
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
-//! | `windows` | the blocks that such writes go to |
+//! | `windows` | blocks that large writes go to |
 //! | `epochs`, `epoch_state` | in optimistic mode, the epoch that the session works in |
 //!
 //! Nothing here resolves a path or checks a permission.
