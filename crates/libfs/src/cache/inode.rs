@@ -54,7 +54,7 @@ pub(crate) struct State {
     pub(crate) logged: LogPosition,
     /// Differs each time a lease fills the state.
     pub(crate) filled: u64,
-    /// What is expected of writes, where that is of use.
+    /// Predictions of writes, where these are of use.
     pub(crate) predictions: Predictions,
     /// It is gone: it has no name, and no file of this session is open on it. No later entry may name it.
     pub(crate) released: bool,

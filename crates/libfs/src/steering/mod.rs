@@ -1,4 +1,4 @@
-//! Steering: what a file's next writes and reads are expected to be, from those before them (Ziggurat §4).
+//! Steering: predictions of a file's next writes and reads, from those before them (Ziggurat §4).
 //!
 //! | file | idea |
 //! |---|---|

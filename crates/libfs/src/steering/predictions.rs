@@ -1,4 +1,4 @@
-//! What is expected of the writes to one file.
+//! Predictions of the writes to one file.
 
 use super::hits::Hits;
 use super::synchronicity::Synchronicity;
@@ -13,7 +13,7 @@ pub(crate) struct Predictions {
     sizes: WriteSizes,
 }
 
-/// What is expected of a write.
+/// The prediction of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prediction {
     /// Its program will wait for it soon.

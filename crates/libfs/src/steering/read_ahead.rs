@@ -16,7 +16,7 @@ const WINDOW_MAX: u64 = 4 << 20;
 pub(crate) struct ReadAhead {
     /// Where the next sequential read begins.
     next: AtomicU64,
-    /// What was read ahead ends here.
+    /// The end of the bytes that were read ahead.
     until: AtomicU64,
     /// Bytes of the last window; 0: there was none.
     window: AtomicU64,

@@ -9,7 +9,7 @@ use super::hits::Hits;
 /// So many blocks between two fsyncs are too many for a program that waits for each change: 4 MiB.
 pub(crate) const SYNCHRONOUS_BLOCKS: u64 = 1024;
 
-/// What is known of a file's, or a session's, fsyncs.
+/// The fsyncs of a file, or of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Synchronicity {
     /// Blocks written since the last fsync.

@@ -32,7 +32,7 @@ struct Written {
     counter: u8,
 }
 
-/// What is known of a file's writes.
+/// The writes to a file, as far as they are remembered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteSizes {
     /// In file order, without overlaps.
@@ -124,7 +124,7 @@ impl WriteSizes {
     }
 }
 
-/// Counts whether an earlier prediction was right: what was called large is overwritten by large writes.
+/// Counts whether an earlier prediction was right: a large range is overwritten by large writes.
 fn hits_of(earlier: &Written, covers: bool, hits: &mut Hits) {
     if earlier.counter > COUNTER_LARGE {
         hits.note(covers, 1);

@@ -6,6 +6,7 @@
 mod held;
 mod once;
 
+use crate::answering::allowed::{PERMISSIONS, allowed, checked, permitted, without_pipes};
 use crate::answering::callers::Connected;
 use crate::answering::files::File;
 use crate::answering::first_calls::Caller;
@@ -32,7 +33,6 @@ use std::time::Instant;
 
 const READ: u32 = 4;
 const WRITE: u32 = 2;
-const PERMISSIONS: u32 = 0o7777;
 /// So many copies of the bytes of a read lie in memory before they are sent: as they were read, and as a message.
 const READ_COPIES: usize = 2;
 /// What names and their answer take of memory, at most, for each byte they are counted with.
@@ -582,24 +582,4 @@ fn read_into(file: &File, place: Offset, out: UserSliceMut<'_>) -> Result<usize,
             file.client.read(open, &mut [out])
         }
     }
-}
-
-/// A mode without bits that are not the caller's to choose.
-fn allowed(mode: NewMode, bits: u32) -> NewMode {
-    NewMode { bits: mode.bits & bits, umask: mode.umask & 0o777 }
-}
-
-/// Attributes without bits of the mode that are not the caller's to choose.
-pub(crate) fn permitted(set: SetAttributes) -> SetAttributes {
-    SetAttributes { mode: set.mode.map(|mode| mode & PERMISSIONS), ..set }
-}
-
-/// A path, target or name that C can hold.
-fn checked(bytes: &[u8]) -> Result<&[u8], Error> {
-    if bytes.contains(&0) { Err(Error::Invalid) } else { Ok(bytes) }
-}
-
-/// What stands in for a pipe in the kernel is out of another user's reach.
-fn without_pipes(error: Error) -> Error {
-    if matches!(error, Error::Pipe(_)) { Error::Unsupported } else { error }
 }

@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `allowed.rs` | the part of a request that a caller may ask for |
 //! | `callers.rs` | the connected callers |
 //! | `connection.rs` | one process: its identity, its open files, and each of its requests |
 //! | `files.rs` | open files, which live as long as a process has their token |
@@ -16,6 +17,7 @@
 //!
 //! LibFS decides about names, rights and contents. The room only says which credentials count.
 
+pub(crate) mod allowed;
 pub(crate) mod callers;
 pub(crate) mod connection;
 pub(crate) mod file_table;

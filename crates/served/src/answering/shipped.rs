@@ -3,7 +3,8 @@
 //! They name inodes by their numbers. Only processes of the store's own user and of root may do so: those have a session, whose
 //! log could say the same.
 
-use super::connection::{Connection, InHand, permitted};
+use super::allowed::permitted;
+use super::connection::{Connection, InHand};
 use crate::protocol::messages::{PathBase, Response};
 use cuesta_format::{InodeNumber, LogDependency};
 use cuesta_libfs::{Asker, CallByNumber, Error, NewMode, ShippedChange, ShippedFile};

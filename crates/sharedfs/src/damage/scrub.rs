@@ -89,7 +89,7 @@ impl SharedFs {
             let behind = snapshot.extents(inode, end..u64::MAX)?;
             return Ok(behind.first().map_or(next_file, |next| ScrubPlace { inode, block: next.file_block }));
         }
-        // What lies on a missing tier is told with the tier.
+        // Content on a missing tier is told with the tier.
         let is_there = |extent: &&Extent| self.arenas.tier(extent.address.tier()).is_ok();
         let there = extents.iter().filter(is_there);
         for extent in there.flat_map(|extent| split_at_arenas(&self.geometry(), extent)) {

@@ -66,7 +66,7 @@ const BREAK_BYTES: u64 = 8 << 10;
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: a session may
 /// wait for its end. No session waits for a part of a recovery.
 const TOUCHED_MAX: usize = 64 << 10;
-/// A batch ends when it has named so many staged blocks, whose checksums are compared: 64 MiB.
+/// A batch ends when it has named so many staged blocks, because their checksums are compared: 64 MiB.
 const STAGED_BLOCKS_MAX: u64 = 16 << 10;
 /// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
 const SET_ASIDE_MAX: usize = 64;

@@ -5,6 +5,7 @@
 //! | `device` | where segments and arenas lie: in files, or on a character device of persistent memory |
 //! | `memory` | the arenas, mapped: their memory, their content and its checksums |
 //! | `blocks` | free and used blocks, quarantine, promises |
+//! | `lower_tier` | a lower tier, as the configuration names it |
 //! | `extents` | extents cut where arenas end |
 //! | `room` | how many blocks may be promised |
 //! | `placement` | on which memory node logs and content lie |
@@ -15,6 +16,7 @@
 mod blocks;
 mod device;
 mod extents;
+mod lower_tier;
 mod memory;
 mod placement;
 mod room;
@@ -27,10 +29,10 @@ pub use device::{
 };
 pub(crate) use device::{claim_device, region};
 pub use extents::{runs_of, split_at_arenas};
+pub use lower_tier::LowerTier;
 pub(crate) use memory::open_arenas;
 pub use memory::{
-    Arenas, ContentWriter, Grown, LostArena, LowerTier, LowerTierError, TierArenas, create_lower_tier,
-    remove_lower_tier,
+    Arenas, ContentWriter, Grown, LostArena, LowerTierError, TierArenas, create_lower_tier, remove_lower_tier,
 };
 pub(crate) use memory::{Needed, lost_arenas};
 pub(crate) use placement::{SpareSegments, lacking_memory};

@@ -1,4 +1,4 @@
-//! What the daemon tells of the store: totals, status, and where a file lies.
+//! The daemon's answers about the store: totals, status, and where a file lies.
 
 use super::LeaseMode;
 use crate::emulation::Profile;

@@ -269,7 +269,7 @@ impl Client {
         lower.find(|&arena| self.session.arenas.get(arena).is_none())
     }
 
-    /// What is expected of a write, which is counted. `None`: the session does not know the file yet.
+    /// Predicts a write, and counts it. `None`: the session does not know the file yet.
     #[cold]
     fn predict(&self, file: &OpenFile, at: Option<u64>, bytes: usize) -> Option<Prediction> {
         let inode = file.inode_ref();

@@ -10,7 +10,7 @@
 //! | is fuller than `nearly_full_percent` | a sixteenth of that |
 //! | is full | any length |
 //!
-//! What a program waits for has no length, and goes to the fast tier while there is room.
+//! Content that a program waits for has no length, and goes to the fast tier while there is room.
 //! Where the chosen tier is full, the next one below takes the run; where all below are full, those above do.
 
 use crate::store::Options;

@@ -198,7 +198,7 @@ impl Placer<'_> {
         out: &mut Placements,
     ) -> Result<Result<(), OutOfBlocks>, Error> {
         let first = out.extents.len();
-        // What a program waits for is not long, however much of it comes together here.
+        // Content that a program waits for is not long, however much of it comes together here.
         let length = if node.is_synchronous { 0 } else { blocks.end - blocks.start };
         let mut block = blocks.start;
         while block < blocks.end {

@@ -3,7 +3,7 @@
 //! The label is a [`Stamp`] in the first block, as a folder has it in a file. The daemon has the device for itself
 //! (O_EXCL): the kernel refuses one that is mounted.
 
-use super::parts::Part;
+use super::part::Part;
 use crate::Error;
 use cuesta_format::stamp::{STAMP_BYTES, Stamp};
 use cuesta_format::{ArenaId, Geometry};
@@ -31,7 +31,7 @@ pub(crate) fn is_disk(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice)
 }
 
-/// Opens a disk that nobody else uses.
+/// Opens a disk that is in no other use.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let access = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, access, Mode::empty())?)

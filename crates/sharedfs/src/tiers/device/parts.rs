@@ -7,6 +7,7 @@
 //! is not touched.
 
 use super::disk::Disk;
+use super::part::Part;
 use super::region::Region;
 use super::zones::{ZONE_BYTES, Zones};
 use crate::Error;
@@ -27,24 +28,6 @@ use std::sync::Arc;
 
 /// The ending of the name of a removed part. Its zones stay taken.
 const LEFT_EXTENSION: &str = "left";
-
-/// A segment or an arena.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Its file, or the device,
-    pub file: Arc<OwnedFd>,
-    /// and where in that it begins.
-    pub offset: u64,
-    /// How long it is.
-    pub bytes: u64,
-}
-
-impl Part {
-    /// Maps all of it.
-    pub fn map(&self, protection: Protection, medium: Medium) -> Result<Mapping, MediaError> {
-        Mapping::of_file(&*self.file, self.offset, self.bytes, protection, medium, false)
-    }
-}
 
 /// A character device, and its taken zones.
 #[derive(Debug)]

@@ -11,39 +11,17 @@ use super::tier_arenas::TierArenas;
 use crate::Error;
 use crate::metadata::Snapshot;
 use crate::tiers::device::{Parts, is_disk, label_disk, label_of_disk};
+use crate::tiers::lower_tier::LowerTier;
 use cuesta_format::geometry::{ARENAS_FOLDER, TIER_LABEL_FILE};
 use cuesta_format::stamp::{Misplaced, STAMP_BYTES, Stamp};
 use cuesta_format::superblock::{Opening, Superblock};
-use cuesta_format::{Geometry, Medium, StoreId, TierNumber};
+use cuesta_format::{Medium, StoreId, TierNumber};
 use cuesta_media::Nodes;
-use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// A lower tier, as the store's configuration has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LowerTier {
-    /// Its number: 1 is the tier below the fast one.
-    pub number: u8,
-    /// Its folder.
-    pub path: PathBuf,
-    /// Bytes of content it may hold.
-    pub bytes: u64,
-}
-
-impl LowerTier {
-    fn tier(&self) -> TierNumber {
-        TierNumber(self.number)
-    }
-
-    fn geometry(&self, geometry: &Geometry) -> Geometry {
-        Geometry { nvm_bytes: self.bytes, ..geometry.of_tier(self.tier()) }
-    }
-}
 
 /// Why a lower tier is not used.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +52,7 @@ pub enum LowerTierError {
     },
 }
 
-/// Makes a lower tier in a folder that is empty, or not there; or on a disk, whose content is lost.
+/// Makes a lower tier in a folder that is empty, or not there; or on a disk, which loses its content.
 pub fn create_lower_tier(store: StoreId, lower: &LowerTier) -> io::Result<()> {
     let folder = &lower.path;
     let label = Stamp { store, what: u32::from(lower.number), opening: Opening::default() };
@@ -135,18 +113,18 @@ fn open_lower(
     check_label(superblock.store, lower)?;
     let geometry = lower.geometry(&superblock.geometry);
     let open = || -> Result<TierArenas, Error> {
-        let written_in = snapshot.arenas_written_in(lower.tier())?;
+        let written_in = snapshot.arenas_written_in(lower.number())?;
         let is_disk = is_disk(&lower.path);
         let parts = match is_disk {
             true => Parts::of_disk(&lower.path, written_in.len() as u32)?,
             false => Parts::open(&lower.path, superblock.store, &geometry)?,
         };
-        let needed = Needed { store: superblock.store, tier: lower.tier(), written_in: &written_in };
+        let needed = Needed { store: superblock.store, tier: lower.number(), written_in: &written_in };
         if generation.is_some() && !is_disk {
             mend_arenas(parts.tier(), &geometry, &needed, &lost_arenas(&parts, &geometry, &needed)?)?;
         }
         let arenas =
-            TierArenas::open(lower.tier(), &parts, geometry, Medium::Block, &Arc::<Nodes>::default())?;
+            TierArenas::open(lower.number(), &parts, geometry, Medium::Block, &Arc::<Nodes>::default())?;
         if let Some(generation) = generation {
             arenas.stamp(ArenaStamps::new(superblock.store, generation, &geometry));
         }

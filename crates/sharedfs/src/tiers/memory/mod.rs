@@ -27,7 +27,7 @@ mod written_arenas;
 pub use arenas::Arenas;
 pub use content::ContentWriter;
 pub(crate) use lower::open_arenas;
-pub use lower::{LowerTier, LowerTierError, create_lower_tier, remove_lower_tier};
+pub use lower::{LowerTierError, create_lower_tier, remove_lower_tier};
 pub use mend::LostArena;
 pub(crate) use mend::{Needed, lost_arenas};
 pub use steps::StepNodes;

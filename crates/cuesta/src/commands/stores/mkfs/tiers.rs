@@ -1,5 +1,6 @@
 //! Lower tiers that `--tier` asks for.
 
+use super::refusals::{refuse_device, refuse_to_overwrite};
 use crate::messages::failure::{Failure, WRONG_USAGE};
 use crate::messages::size::{Size, human};
 use crate::stores::places;
@@ -48,8 +49,8 @@ fn room(path: &Path, overwrites_device: bool) -> Result<u64, Failure> {
         }
         return room_on_disk(path).map_err(fail);
     }
-    super::refuse_device(path)?;
-    super::refuse_to_overwrite(path)?;
+    refuse_device(path)?;
+    refuse_to_overwrite(path)?;
     let place = places::existing_ancestor(path);
     let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
