@@ -79,9 +79,13 @@ impl Cuesta {
 
     fn make(&mut self) -> Result<(), BenchError> {
         let mut mkfs = self.on_store("mkfs");
-        let is_on_disk = matches!(self.name, PeerName::OnDisk | PeerName::MountDisk);
+        let is_optimistic = self.name == PeerName::Optimistic;
+        let is_on_disk = is_optimistic || matches!(self.name, PeerName::OnDisk | PeerName::MountDisk);
         let medium = if is_on_disk { "block" } else { "memory" };
         mkfs.args(["--medium", medium, "--nvm", &self.nvm]);
+        if is_optimistic {
+            mkfs.args(["--durability", "optimistic"]);
+        }
         child::run(&mut mkfs, "cuesta mkfs", COMMAND_LIMIT)?;
         self.serve()
     }

@@ -44,6 +44,10 @@ impl Peer for Kernel {
 
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
+        if self.name == PeerName::EatMyData {
+            command = Command::new("eatmydata");
+            command.arg(program);
+        }
         if let Some(user) = self.user {
             user.run(&mut command);
         }

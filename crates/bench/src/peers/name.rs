@@ -31,6 +31,10 @@ pub enum PeerName {
     OnDisk,
     /// The mount of a store as `OnDisk`.
     MountDisk,
+    /// A store as `OnDisk`, in optimistic mode.
+    Optimistic,
+    /// ext4 as `Ext4Disk`, for programs whose fsync does nothing (eatmydata).
+    EatMyData,
 }
 
 impl PeerName {
@@ -49,6 +53,8 @@ impl PeerName {
             PeerName::OnMount => "on-mount",
             PeerName::OnDisk => "on-disk",
             PeerName::MountDisk => "mount-disk",
+            PeerName::Optimistic => "optimistic",
+            PeerName::EatMyData => "eatmydata",
         }
     }
 }

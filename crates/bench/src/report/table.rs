@@ -5,7 +5,7 @@ use crate::peers::name::PeerName;
 use crate::works::goal::Goal;
 
 /// All of them, in the order of the columns; those that were not asked for have none.
-const PEERS: [PeerName; 12] = [
+const PEERS: [PeerName; 14] = [
     PeerName::Cuesta,
     PeerName::OnMount,
     PeerName::Mount,
@@ -18,6 +18,8 @@ const PEERS: [PeerName; 12] = [
     PeerName::XfsDisk,
     PeerName::OnDisk,
     PeerName::MountDisk,
+    PeerName::Optimistic,
+    PeerName::EatMyData,
 ];
 const NOTHING: &str = "–";
 

@@ -94,10 +94,12 @@ impl Stage {
 
     /// The machine, and the programs on it.
     pub fn machine(&self, fio: Option<&Path>) -> Machine {
-        let has_cuesta = self
-            .peers
-            .iter()
-            .any(|peer| matches!(peer.name(), PeerName::Cuesta | PeerName::OnDisk | PeerName::MountDisk));
+        let has_cuesta = self.peers.iter().any(|peer| {
+            matches!(
+                peer.name(),
+                PeerName::Cuesta | PeerName::OnDisk | PeerName::MountDisk | PeerName::Optimistic
+            )
+        });
         Machine::describe(has_cuesta.then_some(&*self.binary), fio)
     }
 
@@ -114,7 +116,8 @@ impl Stage {
             | PeerName::Mount
             | PeerName::OnMount
             | PeerName::OnDisk
-            | PeerName::MountDisk => {
+            | PeerName::MountDisk
+            | PeerName::Optimistic => {
                 return self.cuesta(name, materials);
             }
             PeerName::Null => {
@@ -128,7 +131,9 @@ impl Stage {
             PeerName::Tmpfs => scratch.tmpfs(name.as_str(), KERNEL_BYTES)?,
             PeerName::Ext4Ram => scratch.image_in_memory(Journalled::Ext4, name.as_str(), KERNEL_BYTES)?,
             PeerName::XfsRam => scratch.image_in_memory(Journalled::Xfs, name.as_str(), KERNEL_BYTES)?,
-            PeerName::Ext4Disk => scratch.image_on_disk(Journalled::Ext4, name.as_str(), disk, DISK_BYTES)?,
+            PeerName::Ext4Disk | PeerName::EatMyData => {
+                scratch.image_on_disk(Journalled::Ext4, name.as_str(), disk, DISK_BYTES)?
+            }
             PeerName::XfsDisk => scratch.image_on_disk(Journalled::Xfs, name.as_str(), disk, DISK_BYTES)?,
         };
         Ok(Box::new(Kernel::new(name, at)))
@@ -142,7 +147,7 @@ impl Stage {
         }
         let scratch = &mut self.scratch;
         let home = match name {
-            PeerName::OnDisk | PeerName::MountDisk => {
+            PeerName::OnDisk | PeerName::MountDisk | PeerName::Optimistic => {
                 scratch.image_on_disk(Journalled::Ext4, name.as_str(), &materials.disk_dir, DISK_BYTES)?
             }
             _ => scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?,

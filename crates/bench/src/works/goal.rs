@@ -103,6 +103,12 @@ pub const fn disk(times: f64) -> Goal {
     Goal::AtLeast { peer: PeerName::OnDisk, times, of: PeerName::Ext4Disk }
 }
 
+/// In optimistic mode no call waits for the disk: as much is done as on tmpfs, within what rounds differ,
+pub const OPTIMISTIC: Goal = Goal::AtLeast { peer: PeerName::Optimistic, times: 0.95, of: PeerName::Tmpfs };
+/// and as much as where fsync does nothing.
+pub const EAT_MY_DATA: Goal =
+    Goal::AtLeast { peer: PeerName::Optimistic, times: 1.0, of: PeerName::EatMyData };
+
 /// A job of several programs at once takes no longer than on tmpfs, within what rounds differ,
 pub const SHARED_JOB: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 1.05, of: PeerName::Tmpfs };
 /// and git, which makes its files and renames them, no longer.

@@ -68,7 +68,9 @@ impl Work {
             | PeerName::Bindfs
             | PeerName::OnMount
             | PeerName::OnDisk
-            | PeerName::MountDisk => is_named || self.rows.iter().any(|row| row.goal.is_about(peer)),
+            | PeerName::MountDisk
+            | PeerName::Optimistic
+            | PeerName::EatMyData => is_named || self.rows.iter().any(|row| row.goal.is_about(peer)),
         }
     }
 }

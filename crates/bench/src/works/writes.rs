@@ -105,6 +105,8 @@ pub const WORKS: &[Work] = &[
             row("SQLite commit, FULL, DELETE", Figure::Rate, Goal::TimesTmpfs(1.2)),
             row("  on a mounted store", Figure::Rate, goal::MOUNTED_RATE),
             row("  on a disk", Figure::Rate, goal::disk(2.0)),
+            row("  on a disk, optimistic", Figure::Rate, goal::OPTIMISTIC),
+            row("  and to eatmydata", Figure::Rate, goal::EAT_MY_DATA),
         ],
     ),
     sqlite(
@@ -113,6 +115,8 @@ pub const WORKS: &[Work] = &[
         &[
             row("SQLite commit, FULL, PERSIST", Figure::Rate, Goal::TimesTmpfs(1.2)),
             row("  on a disk", Figure::Rate, goal::disk(2.0)),
+            row("  on a disk, optimistic", Figure::Rate, goal::OPTIMISTIC),
+            row("  and to eatmydata", Figure::Rate, goal::EAT_MY_DATA),
         ],
     ),
     sqlite(
@@ -121,6 +125,8 @@ pub const WORKS: &[Work] = &[
         &[
             row("SQLite commit, FULL, WAL", Figure::Rate, Goal::Reported),
             row("  on a disk", Figure::Rate, goal::disk(1.2)),
+            row("  on a disk, optimistic", Figure::Rate, goal::OPTIMISTIC),
+            row("  and to eatmydata", Figure::Rate, goal::EAT_MY_DATA),
         ],
     ),
     Work {
