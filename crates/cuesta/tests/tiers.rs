@@ -45,8 +45,9 @@ impl Tiered {
         ended.text()
     }
 
-    /// Bytes that files have in each tier.
+    /// Bytes that files have in each tier, once all logs are digested.
     fn used(&self) -> Vec<u64> {
+        assert_eq!(self.place.cuesta(&["explain", "--store", "store", "/cuesta"]).status(), 0);
         let listed = self.place.cuesta(&["tier", "list", "--json", "store"]).text();
         let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
         let tiers = listed["tiers"].as_array().unwrap();
@@ -106,6 +107,8 @@ for n in names:
                 }
                 (0, false) => {
                     tiered.place.kill_daemon();
+                    tiered.place.wait_until_unused();
+                    tiered.ran("pass");
                     kills = random.u64(5..25);
                 }
                 _ => {}

@@ -116,6 +116,10 @@ pub(crate) fn file_len(file: BorrowedFd<'_>) -> Result<u64, MediaError> {
     let stat = rustix::fs::fstat(file).map_err(MediaError::system("examine file"))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::CharacterDevice => device::len(stat.st_rdev),
+        // The size of a disk is where its end is. Nothing here reads or writes by the file's own offset.
+        FileType::BlockDevice => {
+            rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).map_err(MediaError::system("examine disk"))
+        }
         _ => Ok(stat.st_size as u64),
     }
 }
