@@ -55,7 +55,7 @@ pub(crate) struct State {
     /// Differs each time a lease fills the state.
     pub(crate) filled: u64,
     /// Predictions of writes, where these are of use.
-    pub(crate) predictions: Predictions,
+    pub(crate) predictions: Option<Box<Predictions>>,
     /// It is gone: it has no name, and no file of this session is open on it. No later entry may name it.
     pub(crate) released: bool,
 }
@@ -104,7 +104,7 @@ impl Inode {
                 extended: None,
                 logged,
                 filled: 0,
-                predictions: Predictions::default(),
+                predictions: None,
                 released: false,
             }),
         }

@@ -36,7 +36,9 @@ impl Client {
         if inode.opens.load(Ordering::SeqCst) == 0 {
             let mut counts = Counts::default();
             let synced = inode.synced.swap(false, Ordering::Relaxed);
-            inode.state.write().predictions.note_end(synced, &mut counts);
+            if let Some(predictions) = &mut inode.state.write().predictions {
+                predictions.note_end(synced, &mut counts);
+            }
             self.session.count_predictions(&counts);
         }
     }

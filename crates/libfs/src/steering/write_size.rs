@@ -80,28 +80,30 @@ impl WriteSizes {
 
     /// Cuts a range out of what is known.
     fn remove(&mut self, range: &Range<u64>) {
-        let first = self.written.partition_point(|earlier| earlier.range.end <= range.start);
-        let Some(earlier) = self.written.get_mut(first).filter(|earlier| earlier.range.start < range.end)
-        else {
-            return;
-        };
-        if earlier.range.start < range.start {
-            let behind = Written { range: range.end..earlier.range.end, ..earlier.clone() };
-            earlier.range.end = range.start;
-            if !behind.range.is_empty() {
-                self.written.insert(first + 1, behind);
-                return;
+        let mut at = self.written.partition_point(|earlier| earlier.range.end <= range.start);
+        while let Some(earlier) = self.written.get_mut(at).filter(|earlier| earlier.range.start < range.end) {
+            let (start, end) = (earlier.range.start, earlier.range.end);
+            match (start < range.start, range.end < end) {
+                (true, true) => {
+                    let behind = Written { range: range.end..end, ..earlier.clone() };
+                    earlier.range.end = range.start;
+                    self.written.insert(at + 1, behind);
+                    return;
+                }
+                (true, false) => {
+                    earlier.range.end = range.start;
+                    at += 1;
+                }
+                (false, true) => {
+                    earlier.range.start = range.end;
+                    return;
+                }
+                (false, false) => drop(self.written.remove(at)),
             }
-        }
-        let from = self.written.partition_point(|earlier| earlier.range.start < range.start);
-        let until = self.written.partition_point(|earlier| earlier.range.end <= range.end);
-        self.written.drain(from..until.max(from));
-        if let Some(next) = self.written.get_mut(from).filter(|next| next.range.start < range.end) {
-            next.range.start = range.end;
         }
     }
 
-    /// Adds a write where nothing is known of.
+    /// Adds a write to a range of which nothing is known.
     fn insert(&mut self, new: Written) {
         let at = self.written.partition_point(|earlier| earlier.range.end <= new.range.start);
         // A run of writes with the same length is one: the last may be shorter, and the first counts.
@@ -115,11 +117,10 @@ impl WriteSizes {
             return;
         }
         self.written.insert(at, new);
-        if self.written.len() > RANGES_KEPT {
+        while self.written.len() > RANGES_KEPT {
             let lowest = self.written.iter().enumerate().min_by_key(|(_, written)| written.counter);
-            if let Some((index, _)) = lowest {
-                self.written.remove(index);
-            }
+            let Some((index, _)) = lowest else { return };
+            self.written.remove(index);
         }
     }
 }

@@ -110,7 +110,9 @@ impl Client {
         {
             self.truncations.lock().push_back((appended.position, inode.number));
         }
-        state.predictions.cut(size);
+        if let Some(predictions) = &mut state.predictions {
+            predictions.cut(size);
+        }
         state.record.size = size;
         state.touch_content(attempt.now);
         state.logged = appended.end;

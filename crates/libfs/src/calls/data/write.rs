@@ -280,7 +280,8 @@ impl Client {
         let waits = file.flags() & O_DSYNC != 0;
         let mut counts = Counts::default();
         let range = start..start + bytes as u64;
-        let prediction = state.predictions.note_write(range, synced, waits, &mut counts);
+        let predictions = state.predictions.get_or_insert_default();
+        let prediction = predictions.note_write(range, synced, waits, &mut counts);
         drop(state);
         self.session.count_predictions(&counts);
         Some(prediction)
