@@ -19,7 +19,7 @@ use crate::shares::limits::UNCOUNTED_BYTES;
 use crate::shares::resource::Resource;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{
-    CallingProcess, Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS,
+    CallingProcess, Capabilities, Client, Credentials, Error, LinkSource, OPEN_FLAGS, OPENING_FLAGS,
     OpenFile, SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
