@@ -37,7 +37,7 @@ impl Client {
             let mut counts = Counts::default();
             let synced = inode.synced.swap(false, Ordering::Relaxed);
             if let Some(predictions) = &mut inode.state.write().predictions {
-                predictions.note_end(synced, &mut counts);
+                predictions.note_end(synced, &self.sync_habit, &mut counts);
             }
             self.session.count_predictions(&counts);
         }

@@ -22,6 +22,7 @@ use crate::sharing::dependencies::Dependencies;
 use crate::sharing::name_changes::NameChanges;
 use crate::sharing::shipped::Shipping;
 use crate::steering::destination::TIER_BELOW;
+use crate::steering::synchronicity::Habit;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::Request;
@@ -73,6 +74,7 @@ pub struct Client {
     pub(crate) shipping: Shipping,
     /// Writes are marked by what is expected of them, because the store has lower tiers.
     pub(crate) steers: bool,
+    pub(crate) sync_habit: Habit,
     /// Threads of this session may execute calls of other processes ([`crate::tagged`]).
     pub(crate) has_callers: AtomicBool,
     pub(crate) name_changes: NameChanges,
@@ -129,6 +131,7 @@ impl Client {
             accesses: Accesses::default(),
             shipping: Shipping::default(),
             steers,
+            sync_habit: Habit::default(),
             has_callers: AtomicBool::new(false),
             name_changes: NameChanges::default(),
         });

@@ -1,7 +1,7 @@
 //! Predictions of the writes to one file.
 
 use super::hits::Hits;
-use super::synchronicity::Synchronicity;
+use super::synchronicity::{Habit, Synchronicity};
 use super::write_size::WriteSizes;
 use cuesta_format::BLOCK_BYTES;
 use std::ops::Range;
@@ -31,32 +31,33 @@ pub(crate) struct Counts {
 
 impl Predictions {
     /// A write to a range of the file, which is counted. `synced`: an fsync came before it. `waits`: the program waits
-    /// for each write (O_SYNC).
+    /// for each write (O_SYNC). `habit` is the session's.
     pub(crate) fn note_write(
         &mut self,
         range: Range<u64>,
         synced: bool,
         waits: bool,
+        habit: &Habit,
         counts: &mut Counts,
     ) -> Prediction {
         if synced {
-            self.synchronicity.note_sync(&mut counts.synchronicity);
+            self.synchronicity.note_sync(habit, &mut counts.synchronicity);
         }
         let blocks = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
-        let is_synchronous = waits || self.synchronicity.is_synchronous();
+        let is_synchronous = waits || self.synchronicity.is_synchronous(habit);
         if !waits {
-            self.synchronicity.note_write(blocks, &mut counts.synchronicity);
+            self.synchronicity.note_write(blocks, habit, &mut counts.synchronicity);
         }
         let is_large = self.sizes.note_write(range, &mut counts.sizes);
         Prediction { is_synchronous, is_large }
     }
 
     /// No program has the file open any more. `synced`: an fsync came after the last write.
-    pub(crate) fn note_end(&mut self, synced: bool, counts: &mut Counts) {
+    pub(crate) fn note_end(&mut self, synced: bool, habit: &Habit, counts: &mut Counts) {
         if synced {
-            self.synchronicity.note_sync(&mut counts.synchronicity);
+            self.synchronicity.note_sync(habit, &mut counts.synchronicity);
         }
-        self.synchronicity.note_end(&mut counts.synchronicity);
+        self.synchronicity.note_end(habit, &mut counts.synchronicity);
     }
 
     /// The file ends there from now on.

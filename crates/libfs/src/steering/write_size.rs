@@ -9,6 +9,7 @@
 //! | goes on where the write before it ended | of that write, plus one |
 //! | is the first there, of [`FIRST_LARGE_BYTES`] or more | just above the threshold |
 //! | is the first there, and shorter | 0 |
+//! | is shorter than [`LARGE_BYTES_LEAST`] | 0 |
 //!
 //! A counter above [`COUNTER_LARGE`] says *large*. Ranges of which nothing is known count as written by small
 //! writes, so only the most promising are kept: [`RANGES_KEPT`] a file.
@@ -18,6 +19,8 @@ use std::ops::Range;
 
 /// A counter above this says large.
 const COUNTER_LARGE: u8 = 4;
+/// Shorter writes are never large: 64 KiB.
+const LARGE_BYTES_LEAST: u64 = 64 << 10;
 /// The first write to a range is large if it is as long: 512 KiB.
 const FIRST_LARGE_BYTES: u64 = 512 << 10;
 /// Ranges of a file that are remembered.
@@ -61,6 +64,7 @@ impl WriteSizes {
         let before = first.checked_sub(1).map(|index| &self.written[index]);
         let follows = before.filter(|before| before.range.end == range.start);
         let counter = match (covered, follows) {
+            _ if bytes < LARGE_BYTES_LEAST => 0,
             (Some((counter, true)), _) => counter.saturating_add(1),
             (Some((_, false)), _) => 0,
             (None, Some(before)) => before.counter.saturating_add(1),
@@ -106,17 +110,16 @@ impl WriteSizes {
     /// Adds a write to a range of which nothing is known.
     fn insert(&mut self, new: Written) {
         let at = self.written.partition_point(|earlier| earlier.range.end <= new.range.start);
-        // A run of writes with the same length is one: the last may be shorter, and the first counts.
-        if let Some(before) = at.checked_sub(1).map(|index| &mut self.written[index])
-            && before.range.end == new.range.start
-            && (before.write_bytes == new.write_bytes || before.counter < new.counter)
-        {
-            before.range.end = new.range.end;
-            before.write_bytes = new.write_bytes;
-            before.counter = new.counter;
-            return;
+        let before = at.checked_sub(1).map(|index| &mut self.written[index]);
+        // A run of writes with the same length is one. So is one whose writes become large.
+        let joins = |before: &&mut Written| {
+            before.range.end == new.range.start
+                && (before.write_bytes == new.write_bytes || before.counter < new.counter)
+        };
+        match before.filter(joins) {
+            Some(before) => *before = Written { range: before.range.start..new.range.end, ..new },
+            None => self.written.insert(at, new),
         }
-        self.written.insert(at, new);
         while self.written.len() > RANGES_KEPT {
             let lowest = self.written.iter().enumerate().min_by_key(|(_, written)| written.counter);
             let Some((index, _)) = lowest else { return };
@@ -146,9 +149,10 @@ mod tests {
     fn a_long_first_write_is_large_and_a_short_one_becomes_so_when_others_follow() {
         let (mut file, mut hits) = (WriteSizes::default(), Hits::default());
         assert!(file.note_write(blocks(0, 128), &mut hits));
-        assert!(file.note_write(blocks(128, 1), &mut hits), "it goes on where a large one ended");
+        assert!(file.note_write(blocks(128, 16), &mut hits), "it goes on where a large one ended");
+        assert!(!file.note_write(blocks(144, 15), &mut hits), "it is short");
         let mut appended = WriteSizes::default();
-        let large: Vec<bool> = (0..8).map(|n| appended.note_write(blocks(n, 1), &mut hits)).collect();
+        let large: Vec<bool> = (0..8).map(|n| appended.note_write(blocks(n * 16, 16), &mut hits)).collect();
         assert_eq!(large, [false, false, false, false, false, true, true, true]);
         assert_eq!(hits, Hits::default());
     }
@@ -159,9 +163,9 @@ mod tests {
         let mut large = |range| file.note_write(range, &mut hits);
         assert!(large(blocks(0, 128)));
         assert!(large(blocks(0, 64)), "half of it");
-        assert!(!large(blocks(64, 10)), "less than half of what is left");
-        assert!(!large(blocks(64, 10)), "counts 1");
-        let counted: Vec<bool> = (0..5).map(|_| large(blocks(64, 10))).collect();
+        assert!(!large(blocks(64, 20)), "less than half of what is left");
+        assert!(!large(blocks(64, 20)), "counts 1");
+        let counted: Vec<bool> = (0..5).map(|_| large(blocks(64, 20))).collect();
         assert_eq!(counted, [false, false, false, true, true]);
         assert_eq!(hits, Hits { right: 1 + 1, wrong: 1 });
     }

@@ -281,7 +281,7 @@ impl Client {
         let mut counts = Counts::default();
         let range = start..start + bytes as u64;
         let predictions = state.predictions.get_or_insert_default();
-        let prediction = predictions.note_write(range, synced, waits, &mut counts);
+        let prediction = predictions.note_write(range, synced, waits, &self.sync_habit, &mut counts);
         drop(state);
         self.session.count_predictions(&counts);
         Some(prediction)
