@@ -301,8 +301,9 @@ print(os.pread(file, 4, 0))
     let ended = Ended(program.output().unwrap());
     let failed = "Input/output error";
     assert_eq!(ended.text(), format!("{failed} {failed} {failed}\nb'kept'\n"), "{}", ended.errors());
-    let status = disk.place.cuesta(&["status", "disk/store"]).text();
-    assert!(status.contains("the disk does not take the logs"), "{status}");
+    let status = disk.place.cuesta(&["status", "disk/store"]);
+    let said = (status.text(), status.errors());
+    assert!(said.0.contains("the disk does not take the logs"), "{:?} {said:?}", status.0.status);
     disk.mount_after_power_loss();
     let read = disk.place.cuesta(&["run", "--store", "disk/store", "--", "head", "-c4", "/cuesta/f"]);
     assert_eq!(read.text(), "kept");

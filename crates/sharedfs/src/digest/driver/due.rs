@@ -29,7 +29,10 @@ impl SharedFs {
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
         if idle {
             self.stop_polling();
-            self.incarnation.mend()?;
+            // A disk that has failed keeps the page from being looked at, too. What can be read is served all the same.
+            if let Err(error) = self.incarnation.mend() {
+                tracing::error!(%error, "the page that counts daemons cannot be looked at");
+            }
         }
         if self.is_starved() || self.metadata.is_read_only() {
             return Ok(false);
