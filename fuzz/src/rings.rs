@@ -126,7 +126,8 @@ pub fn ring(bytes: &[u8]) {
         drop(line);
         let mut other = connect();
         let ring = Ring::of(&mut other);
-        let stat = Request::Stat { subject: Subject::Path { place: PathBase::Root, path: b".", follow: true } };
+        let stat =
+            Request::Stat { subject: Subject::Path { place: PathBase::Root, path: b".", follow: true } };
         let stat = postcard::to_stdvec(&stat).expect("a request can be written");
         ring.write(REQUEST, &stat);
         ring.set(0, 4, stat.len() as u32);

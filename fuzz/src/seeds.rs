@@ -4,13 +4,14 @@ use crate::script::{self, Step};
 use crate::world::World;
 use crate::world::common::Writer;
 use cuesta_format::account::{Account, Barrier, Kind, Outcome};
+use cuesta_format::durability::DurabilityWish;
 use cuesta_format::operation::Attributes;
 use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response, Sends};
 use cuesta_format::{
-    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogDependency, LogGeneration,
-    LogPosition, Operation, SegmentId, SessionId, StoreId, Timestamp,
+    ArenaId, BlockAddress, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogDependency,
+    LogGeneration, LogPosition, Operation, SegmentId, SessionId, StoreId, TierNumber, Timestamp,
 };
 use cuesta_libfs::{Allocation, Whence};
 use cuesta_served::{Offset, Once, PathBase, Request as ServedRequest, Subject};
@@ -236,6 +237,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
         Request::GiveBack { inodes: vec![ROOT, file] },
         Request::InodeNumbers { count: 10 },
         Request::Credit { blocks: 20 },
+        Request::Window { tier: TierNumber::FAST, blocks: 64, done: vec![(BlockAddress(0), LogPosition(0))] },
         Request::Report { from: LogPosition(0), skip: 0 },
         Request::Arenas { arenas: vec![ArenaId(0)] },
         Request::Digest,
@@ -250,6 +252,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
             program: "program".into(),
             first: ROOT,
             resume: SessionId::NOBODY,
+            durability: DurabilityWish::NONE,
         },
         Request::Stop,
         Request::Unheard,

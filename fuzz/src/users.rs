@@ -8,7 +8,9 @@ use crate::world::common::{Store, Writer};
 use cuesta_format::geometry::{USERS_FILES_FOLDER, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::Whence;
-use cuesta_served::{Client, Listener as UsersListener, OpenFile, PathBase, Request, Response, Server, Subject};
+use cuesta_served::{
+    Client, Listener as UsersListener, OpenFile, PathBase, Request, Response, Server, Subject,
+};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
