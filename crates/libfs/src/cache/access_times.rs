@@ -68,6 +68,14 @@ impl Accesses {
         self.noted.lock().values().min().copied()
     }
 
+    /// The inode lost its last name: SharedFS need not be told. Programs that read and remove many files would have it told
+    /// of nothing else.
+    pub(crate) fn forget(&self, inode: InodeNumber) {
+        if self.any.load(Ordering::Relaxed) {
+            self.noted.lock().remove(&inode);
+        }
+    }
+
     pub(crate) fn take(&self) -> Option<Request> {
         let mut noted = self.noted.lock();
         self.any.store(false, Ordering::Relaxed);

@@ -45,7 +45,10 @@ impl Client {
     /// In optimistic mode: SharedFS writes the log within the bound, if it lives and the disk takes logs.
     fn sync_later(&self) -> Result<(), Error> {
         let session = &self.session;
-        let is_served = session.goes_by_epochs() && !session.has_unwritable_log() && !session.is_overdue();
+        let is_served = session.goes_by_epochs() && !session.has_unwritable_log();
+        if is_served && session.is_overdue() {
+            return self.with_daemon(|| self.await_oldest_epoch());
+        }
         if is_served && !(session.is_daemon_in_doubt() && session.requests.is_hung_up()) {
             return Ok(());
         }

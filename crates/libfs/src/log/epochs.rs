@@ -96,6 +96,11 @@ impl Session {
         self.store_word(offset_of!(StorePage, epoch_on_disk)) >= newest
     }
 
+    /// The oldest epoch that the disk lacks.
+    pub(crate) fn oldest_unwritten_epoch(&self) -> Epoch {
+        Epoch(self.store_word(offset_of!(StorePage, epoch_on_disk)).saturating_add(1))
+    }
+
     /// For how many milliseconds the oldest entry has waited for the disk; 0: none waits.
     fn unwritten_ms(&self) -> u64 {
         let since = self.epochs.unwritten_since_ms.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@
 use crate::client::client::Client;
 use crate::client::retries::{DIGEST_TRIES, Retries};
 use crate::errno::Error;
-use cuesta_format::LogPosition;
+use cuesta_format::{LogDependency, LogPosition};
 
 impl Client {
     /// Makes room up to `needed`: by growing the log, by retiring, by waiting for a digest.
@@ -45,13 +45,18 @@ impl Client {
         }
     }
 
-    /// In optimistic mode, waits until the disk has everything that this session did. A disk that fails is reported by `fsync`, and
-    /// holds up no other operation.
+    /// In optimistic mode, waits until the disk has the oldest epoch that it lacks: the cut that is going on is enough. A disk
+    /// that fails is reported by `fsync`, and holds up no other operation.
     pub(crate) fn await_disk(&self) -> Result<(), Error> {
-        match self.with_daemon(|| self.ask_dsync()) {
+        match self.with_daemon(|| self.await_oldest_epoch()) {
             Err(_) if self.session.has_unwritable_log() => Ok(()),
             waited => waited,
         }
+    }
+
+    /// Waits until the disk has the oldest epoch that it lacks.
+    pub(crate) fn await_oldest_epoch(&self) -> Result<(), Error> {
+        self.make_durable(vec![LogDependency::on_epoch(self.session.oldest_unwritten_epoch())])
     }
 
     /// Counts a look for a digest as a failure as long as nothing is digested.

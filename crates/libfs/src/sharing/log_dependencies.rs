@@ -117,10 +117,7 @@ impl Client {
     pub(crate) fn make_senders_durable(&self) -> Result<(), Error> {
         let logs: Vec<LogDependency> = self.dependencies.senders.lock().values().copied().collect();
         for some in logs.chunks(DEPENDENCIES_MAX) {
-            match self.session.ask(&Request::MakeDurable { logs: some.to_vec() })? {
-                Response::Done => {}
-                other => return Err(unexpected(&other)),
-            }
+            self.make_durable(some.to_vec())?;
         }
         let mut senders = self.dependencies.senders.lock();
         for log in logs {
@@ -129,6 +126,14 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the disk has these parts of logs.
+    pub(crate) fn make_durable(&self, logs: Vec<LogDependency>) -> Result<(), Error> {
+        match self.session.ask(&Request::MakeDurable { logs })? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// The version of what this process has seen so far. The caller passes it to

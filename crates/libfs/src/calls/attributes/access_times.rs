@@ -14,6 +14,8 @@ use cuesta_media::clock;
 
 /// At a close, the session tells SharedFS of times older than this, in nanoseconds.
 const KEPT_NS_MAX: i64 = 100_000_000;
+/// In optimistic mode it tells SharedFS less often: that is a commit, and no call is to wait for the disk.
+const KEPT_OPTIMISTIC_NS_MAX: i64 = 10_000_000_000;
 
 impl Client {
     /// Sets the policy of this session.
@@ -95,7 +97,8 @@ impl Client {
 
     #[cold]
     fn are_accesses_old(&self) -> bool {
-        let is_old = |time: Timestamp| clock::now().0.saturating_sub(time.0) > KEPT_NS_MAX;
+        let kept_ns = if self.session.is_optimistic() { KEPT_OPTIMISTIC_NS_MAX } else { KEPT_NS_MAX };
+        let is_old = |time: Timestamp| clock::now().0.saturating_sub(time.0) > kept_ns;
         self.accesses.noted.lock().len() >= ACCESSES_MAX / 2 || self.accesses.oldest().is_some_and(is_old)
     }
 

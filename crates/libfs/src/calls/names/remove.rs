@@ -110,6 +110,7 @@ impl Client {
         if !state.is_unlinked() {
             return;
         }
+        self.accesses.forget(inode.number);
         if orphan {
             inode.orphaned.store(true, Ordering::SeqCst);
         } else {
