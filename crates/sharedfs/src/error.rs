@@ -70,7 +70,7 @@ pub enum Error {
     /// A lower tier is not there, so neither is what lies on it.
     #[error("tier {0} is missing: what lies there cannot be read (cuesta tier list tells why)")]
     TierMissing(TierNumber),
-    /// A lower tier's disk does not take what is written.
+    /// The disk of a lower tier refused a write.
     #[error("tier {tier} takes nothing any more: {why}")]
     TierFailed {
         /// The tier.

@@ -41,7 +41,7 @@ pub struct ShareOffset {
 pub const SHARE_OFFSET: u32 = 1 << 30 | (size_of::<ShareOffset>() as u32) << 16 | (b'C' as u32) << 8 | 0xe5;
 
 /// The request by which a program waits until the disk has everything that had returned in the store before:
-/// `_IO('C', 0xe6)`. Both doors answer it on any open file, and anybody may ask. `cuesta.h` has it, too.
+/// `_IO('C', 0xe6)`. Both doors answer it on any open file, to every user. `cuesta.h` has the same number.
 pub const DSYNC_REQUEST: u32 = (b'C' as u32) << 8 | 0xe6;
 
 #[cfg(test)]

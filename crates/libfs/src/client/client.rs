@@ -72,8 +72,9 @@ pub struct Client {
     pub(crate) access_times: AtomicU32,
     pub(crate) accesses: Accesses,
     pub(crate) shipping: Shipping,
-    /// Writes are marked by what is expected of them, because the store has lower tiers.
+    /// The store has lower tiers, so the session predicts writes.
     pub(crate) steers: bool,
+    /// Whether the session's new files are synced soon.
     pub(crate) sync_habit: Habit,
     /// Threads of this session may execute calls of other processes ([`crate::tagged`]).
     pub(crate) has_callers: AtomicBool,

@@ -41,8 +41,9 @@ pub(crate) struct Synchronicity {
     was_synced: bool,
     /// The habit counts the file.
     is_counted: bool,
-    /// Writes since the last fsync, by what was predicted for them.
+    /// Writes since the last fsync that were predicted synchronous.
     predicted_synchronous: u64,
+    /// Those that were predicted asynchronous.
     predicted_asynchronous: u64,
 }
 

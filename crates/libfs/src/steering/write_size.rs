@@ -82,7 +82,7 @@ impl WriteSizes {
         self.remove(&(end..u64::MAX));
     }
 
-    /// Cuts a range out of what is known.
+    /// Forgets the writes to a range.
     fn remove(&mut self, range: &Range<u64>) {
         let mut at = self.written.partition_point(|earlier| earlier.range.end <= range.start);
         while let Some(earlier) = self.written.get_mut(at).filter(|earlier| earlier.range.start < range.end) {

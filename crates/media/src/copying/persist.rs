@@ -151,7 +151,7 @@ pub unsafe fn store_through_summed(
     }
 }
 
-/// Copies through the cache, and takes what was copied into a checksum: in one pass, where the CPU can. Returns the bytes a
+/// Copies through the cache, and adds the copied bytes to a checksum: in one pass, where the CPU can. Returns the bytes a
 /// fault kept it from copying; the checksum is lost then.
 ///
 /// # Safety

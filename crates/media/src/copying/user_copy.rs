@@ -71,7 +71,7 @@ impl<'a> UserSlice<'a> {
         (first, second)
     }
 
-    /// As [`UserSlice::copy_in`]; takes what was copied into `sum`. The bytes stay in the cache, to be used again.
+    /// As [`UserSlice::copy_in`]. Adds the copied bytes to `sum`. The bytes stay in the cache, to be used again.
     #[inline]
     pub fn copy_in_summed(&self, dst: &mut [u8], sum: &mut Crc32c) -> Result<(), Fault> {
         let len = dst.len().min(self.len);

@@ -10,7 +10,7 @@
 //! window, and each digest changes it in the transaction that adopts or returns. So recovery finds each block either
 //! granted, or a file's, or free.
 //!
-//! No file here knows what a log holds, nor what is in a block.
+//! This file knows neither log entries nor the content of blocks.
 
 use super::blocks::{Bitmap, Run};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, SessionId, TierNumber};

@@ -96,7 +96,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves what is in `dir`, and logs there.
+    /// Starts an nginx that serves the files of `dir`, and writes its log there.
     fn start(dir: &Path, drops_ids: bool) -> Result<Server, BenchError> {
         let program = program().ok_or_else(|| BenchError::Unusable("nginx is not installed".into()))?;
         let outside = tempfile::tempdir().context("making a folder for the socket")?;

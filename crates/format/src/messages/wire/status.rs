@@ -102,13 +102,13 @@ pub struct Status {
 /// How often the predictors that steer writes were right since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PredictorStatus {
-    /// Whether a program would wait for a write soon.
+    /// Right predictions of whether a program would wait for a write soon.
     pub synchronous_right: u64,
-    /// The same, when it was wrong.
+    /// Wrong ones.
     pub synchronous_wrong: u64,
-    /// Whether what is written large stays so.
+    /// Right predictions of whether writes to a range stay large.
     pub large_right: u64,
-    /// The same, when it was wrong.
+    /// Wrong ones.
     pub large_wrong: u64,
 }
 

@@ -22,7 +22,7 @@ use cuesta_format::{BLOCK_BYTES, TierNumber};
 pub struct PlacementRule {
     /// Runs of so many blocks are large.
     large_blocks: u64,
-    /// A fast tier that is fuller keeps what is left of it for small content.
+    /// A fast tier that is fuller keeps its last blocks for small content.
     nearly_full_percent: u64,
 }
 

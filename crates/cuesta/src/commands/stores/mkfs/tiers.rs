@@ -56,7 +56,7 @@ fn room(path: &Path, overwrites_device: bool) -> Result<u64, Failure> {
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
-/// The tiers, in the order in which they were asked for, checked against what is there.
+/// The tiers that the command line asks for, in its order. Fails if a place is taken, or has too little room.
 pub(super) fn planned(
     asked: &[AskedTier],
     geometry: &Geometry,
