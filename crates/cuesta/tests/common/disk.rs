@@ -9,13 +9,20 @@ use std::process::Command;
 /// The ioctl that shuts an ext4 down, without writing what it keeps in memory.
 const SHUT_DOWN: &str = "fcntl.ioctl(os.open(disk, os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
 
-/// A store on a disk of its own.
+/// A disk of its own, mounted at `disk` in a test's folder.
 pub struct Disk {
     pub place: TestFolder,
 }
 
 impl Disk {
     pub fn with_store_of(size: &str) -> Disk {
+        let disk = Disk::empty();
+        let made = disk.place.cuesta(&["mkfs", "disk/store", "--medium", "block", "--nvm", size]);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        disk
+    }
+
+    pub fn empty() -> Disk {
         let place = TestFolder::new();
         let image = std::fs::File::create(place.path("image")).unwrap();
         image.set_len(512 << 20).unwrap();
@@ -23,9 +30,15 @@ impl Disk {
         std::fs::create_dir(place.path("disk")).unwrap();
         let disk = Disk { place };
         disk.mount();
-        let made = disk.place.cuesta(&["mkfs", "disk/store", "--medium", "block", "--nvm", size]);
-        assert_eq!(made.status(), 0, "{}", made.errors());
         disk
+    }
+
+    /// Shuts the disk down from outside of any store, with all that was written to it: it refuses writes from now on.
+    pub fn shut_down(&self) {
+        let disk = self.place.path("disk");
+        ran(Command::new("sync").arg("-f").arg(&disk));
+        let script = format!("import fcntl, os, struct\ndisk = {disk:?}\n{SHUT_DOWN}");
+        ran(Command::new("python3").args(["-c", &script]));
     }
 
     pub fn mount(&self) {
@@ -84,7 +97,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = self.place.cuesta(&["stop", "disk/store"]);
-        let _ = Command::new("umount").arg(self.place.path("disk")).status();
+        let _ = Command::new("umount").arg("--lazy").arg(self.place.path("disk")).status();
     }
 }
 

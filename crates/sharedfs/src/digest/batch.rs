@@ -11,7 +11,7 @@ use crate::metadata::{MetadataError, Snapshot, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::tiers::{Claims, ContentWriter, Reservation};
 use cuesta_format::entry::VerifiedHeader;
-use cuesta_format::{CallTag, InodeNumber, LogPosition, Medium, Operation, SessionId};
+use cuesta_format::{CallTag, InodeNumber, LogPosition, Medium, Operation, SessionId, TierNumber};
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashSet;
@@ -70,6 +70,8 @@ const TOUCHED_MAX: usize = 64 << 10;
 const STAGED_BLOCKS_MAX: u64 = 16 << 10;
 /// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
 const SET_ASIDE_MAX: usize = 64;
+/// The same for blocks of a lower tier: then its disk has failed, and the store goes on without it.
+const LOWER_SET_ASIDE_MAX: usize = 8;
 
 /// How the scan of a batch ended.
 struct Scanned {
@@ -97,11 +99,16 @@ impl Digester {
         until: Until,
         bytes_max: u64,
     ) -> Result<Option<Batch>, Error> {
-        for _ in 0..SET_ASIDE_MAX {
+        for set_aside in 0..SET_ASIDE_MAX {
             let digested = self.try_digest(storage, log, until, bytes_max);
             let Err(error) = digested else { return digested };
             storage.space.lock().allocator.abandon(&mut self.reservation);
             match &error {
+                Error::Unwritable(run)
+                    if run.address.tier() != TierNumber::FAST && set_aside >= LOWER_SET_ASIDE_MAX =>
+                {
+                    storage.fail_tier(run.address.tier(), &error.to_string());
+                }
                 Error::Unwritable(run) => {
                     tracing::error!(%error, "they are not used any more");
                     storage.space.lock().allocator.set_aside(*run);
