@@ -1,6 +1,6 @@
 //! A request while it is performed.
 
-use super::state::overtaken;
+use super::state::overtaken::Node;
 use crate::kernel::abi::{EntryOut, InHeader};
 use crate::kernel::answer::Answer;
 use crate::kernel::device::Device;
@@ -27,9 +27,14 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The number that the kernel knows the inode by that it is about.
+    pub(super) fn node(&self) -> Node {
+        Node(self.header.node)
+    }
+
     /// The inode it is about.
     pub(super) fn inode(&self) -> InodeNumber {
-        overtaken::inode_of(self.header.node)
+        self.node().inode()
     }
 
     /// The same, as where a path starts.

@@ -152,8 +152,11 @@ impl Door {
     }
 
     fn serve_plainly(&self, opcode: Opcode, call: &mut Call<'_>) -> Result<(), Refusal> {
+        if let Some(moved) = self.overtaken.take_moved(call.header.pid) {
+            self.known.end_move(moved);
+        }
         if opcode != Opcode::Lookup
-            && let Some(found) = self.overtaken.note_use(call.header.pid, call.header.node)
+            && let Some(found) = self.overtaken.note_use(call.header.pid, call.node())
         {
             self.known.place(found);
         }

@@ -5,7 +5,6 @@ use crate::door::call::Call;
 use crate::door::dispatch::Door;
 use crate::door::refusal::{Refusal, stale};
 use crate::door::state::kinds::is_in_chown;
-use crate::door::state::overtaken::is_stand_in;
 use crate::door::who;
 use crate::kernel::abi::{
     ATTRIBUTES_OF_HANDLE, Attributes, AttributesOut, ExtendedSize, GetAttributesIn, SetAttributesIn,
@@ -123,8 +122,7 @@ impl Door {
         }
         // No notice tells of changes of a file that SharedFS answers for, or that programs share by mappings, nor of a
         // stand-in for another inode.
-        let is_told =
-            is_own && !record.mapped && !is_stand_in(call.header.node) && !self.may_hide_data(inode);
+        let is_told = is_own && !record.mapped && !call.node().is_stand_in() && !self.may_hide_data(inode);
         let is_told = is_told && !self.may_move_access(&record);
         let holds = if !is_told { (0, 0) } else { self.keeping.attributes() };
         Ok((record, holds))

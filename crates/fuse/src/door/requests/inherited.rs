@@ -96,7 +96,7 @@ impl Door {
         if record.kind() == FileKind::Directory {
             return Err(Refusal(libc::EISDIR));
         }
-        let entry = self.entry(&record);
+        let entry = self.entry(&record, None);
         call.answer.put(&entry);
         Ok(())
     }

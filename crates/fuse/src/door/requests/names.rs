@@ -4,7 +4,7 @@ use super::attributes::shown;
 use crate::door::call::Call;
 use crate::door::dispatch::Door;
 use crate::door::refusal::Refusal;
-use crate::door::state::overtaken::{self, Elsewhere};
+use crate::door::state::overtaken::{Elsewhere, Node};
 use crate::door::who;
 use crate::kernel::abi::{
     BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MakeDirectoryIn, MakeNodeIn, RenameFlaggedIn,
@@ -26,7 +26,7 @@ impl Door {
         if let Some(inode) = self.asked_by_number(call, name) {
             return self.look_up_number(call, inode);
         }
-        if self.overtaken.first_attempt(call.header.pid, call.began).is_some_and(|first| first.found_gone) {
+        if self.overtaken.found_gone(call.header.pid, call.began) {
             return self.look_up_and_hold(call, name);
         }
         let Answer { value, is_own } =
@@ -45,17 +45,17 @@ impl Door {
     /// Answers with what was looked up.
     fn put_found(&self, call: &mut Call<'_>, found: Answer<InodeRecord>) {
         let record = &found.value;
-        let Some(elsewhere) = self.known.elsewhere(record) else { return self.put_entry(call, found) };
+        let Some(elsewhere) = self.known.elsewhere(record, call.node()) else {
+            return self.put_entry(call, found);
+        };
         // It may move it or not.
-        self.known.place(Elsewhere { parent: InodeNumber::NONE, ..elsewhere });
-        let (thread, now) = (call.header.pid, call.began);
-        let first = self.overtaken.first_attempt(thread, now);
-        if first.is_some_and(|first| first.elsewhere == Some(elsewhere)) {
-            let entry = EntryOut { node: overtaken::stand_in(record.inode), ..self.entry(record) };
-            call.answer.put(&entry);
-        } else {
-            self.overtaken.note_elsewhere(thread, elsewhere, now);
-            self.put_entry(call, found);
+        self.known.place(Elsewhere { parent: Node::UNKNOWN, ..elsewhere });
+        match self.overtaken.find_elsewhere(call.header.pid, elsewhere, call.began) {
+            Some(node) => {
+                let entry = EntryOut { node: node.0, ..self.entry(record, None) };
+                call.answer.put(&entry);
+            }
+            None => self.put_entry(call, found),
         }
     }
 
@@ -68,10 +68,10 @@ impl Door {
             return Err(Refusal(libc::ENOENT));
         }
         let entry = if name == b"." {
-            EntryOut { node, ..self.entry(&record) }
+            EntryOut { node, ..self.entry(&record, None) }
         } else {
             let (parent, _) = self.client.attributes(record.parent)?.value;
-            self.entry(&parent)
+            self.entry(&parent, None)
         };
         // These are no names that the kernel keeps.
         call.answer.put(&entry);
@@ -98,12 +98,13 @@ impl Door {
 
     /// Answers with an inode, which the kernel knows once more from now on.
     pub(in crate::door) fn put_entry(&self, call: &mut Call<'_>, found: Answer<InodeRecord>) {
-        put_name(call, found.map(|record| self.entry(&record)));
+        let directory = call.node();
+        put_name(call, found.map(|record| self.entry(&record, Some(directory))));
     }
 
-    /// The same, to be put where it belongs.
-    pub(in crate::door) fn entry(&self, record: &InodeRecord) -> EntryOut {
-        self.known.note(record);
+    /// The same, to be put where it belongs; `directory`: the kernel learns of it by a name in that.
+    pub(in crate::door) fn entry(&self, record: &InodeRecord, directory: Option<Node>) -> EntryOut {
+        self.known.note(record, directory);
         self.known.tell(record);
         let generation = self.generation_of(record.inode);
         EntryOut { node: record.inode.0, generation, attributes: shown(record), ..EntryOut::default() }
@@ -160,7 +161,7 @@ impl Door {
     pub(in crate::door) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let LinkIn { node } = call.arguments.structure()?;
         let name = call.arguments.text()?;
-        let link = CallByNumber::Link { inode: overtaken::inode_of(node), directory: call.inode(), name };
+        let link = CallByNumber::Link { inode: Node(node).inode(), directory: call.inode(), name };
         let linked = self.client.record_by_number(&who::trusted(&call.header), &link)?;
         self.put_entry(call, linked);
         Ok(())
@@ -186,7 +187,7 @@ impl Door {
 
     pub(in crate::door) fn rename(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let RenameIn { new_directory } = call.arguments.structure()?;
-        self.rename_to(call, new_directory, RenameFlags::default(), false)
+        self.rename_to(call, Node(new_directory), RenameFlags::default(), false)
     }
 
     pub(in crate::door) fn rename_flagged(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -198,18 +199,18 @@ impl Door {
         let no_replace = flags & libc::RENAME_NOREPLACE != 0;
         let exchange = flags & libc::RENAME_EXCHANGE != 0;
         let whiteout = flags & libc::RENAME_WHITEOUT != 0;
-        self.rename_to(call, new_directory, RenameFlags { no_replace, exchange }, whiteout)
+        self.rename_to(call, Node(new_directory), RenameFlags { no_replace, exchange }, whiteout)
     }
 
     fn rename_to(
         &self,
         call: &mut Call<'_>,
-        directory: u64,
+        to_node: Node,
         flags: RenameFlags,
         whiteout: bool,
     ) -> Result<(), Refusal> {
         let (old, new) = (call.arguments.text()?, call.arguments.text()?);
-        let (from, to) = (call.inode(), overtaken::inode_of(directory));
+        let (from, to) = (call.inode(), to_node.inode());
         let who = who::trusted(&call.header);
         let moved = if whiteout {
             let moved = self.directories_exchanged((from, old), (to, new), false);
@@ -233,10 +234,16 @@ impl Door {
                 }
                 moved => moved?,
             };
-            exchanged.unwrap_or([moved.map(|moved| (moved.inode, from, to)), None])
+            exchanged.unwrap_or([moved.map(|moved| moved.inode), None])
         };
-        for (inode, from, to) in moved.into_iter().flatten() {
-            self.known.move_directory(inode, from, to);
+        let ends = [(call.node(), to_node), (to_node, call.node())];
+        for (directory, (old_parent, parent)) in moved.into_iter().zip(ends) {
+            if let Some(directory) = directory
+                && self.known.begin_move(directory, old_parent)
+            {
+                let moved = Elsewhere { directory, parent };
+                self.overtaken.note_moved(call.header.pid, moved, call.began);
+            }
         }
         self.await_moved_names(call, from, to);
         if flags.exchange {
@@ -251,14 +258,14 @@ impl Door {
         (from, old): (InodeNumber, &[u8]),
         (to, new): (InodeNumber, &[u8]),
         is_exchange: bool,
-    ) -> [Option<(InodeNumber, InodeNumber, InodeNumber)>; 2] {
+    ) -> [Option<InodeNumber>; 2] {
         let directory = |parent, name| {
             let record = self.client.look_up_name(&who::onlooker(), parent, name).ok()?.value?;
             (record.kind() == FileKind::Directory).then_some(record.inode)
         };
-        let there = (from != to).then(|| directory(from, old)).flatten().map(|inode| (inode, from, to));
+        let there = (from != to).then(|| directory(from, old)).flatten();
         let back = (from != to && is_exchange).then(|| directory(to, new)).flatten();
-        [there, back.map(|inode| (inode, to, from))]
+        [there, back]
     }
 
     /// A name takes along that the kernel keeps it: it may there, too, or else it moves when it is not kept any more. Then none
@@ -305,7 +312,7 @@ impl Door {
     }
 
     fn forget_one(&self, node: u64, lookups: u64) {
-        if let Some(kept) = self.known.forget(overtaken::inode_of(node), lookups) {
+        if let Some(kept) = self.known.forget(Node(node).inode(), lookups) {
             self.close(kept);
         }
     }

@@ -3,7 +3,7 @@
 //! One that loses its last name while the kernel knows it stays until the kernel has forgotten it: a process may stand in
 //! it, or have it open to name it.
 
-use super::overtaken::Elsewhere;
+use super::overtaken::{Elsewhere, Node};
 use super::pages::Pages;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{OpenFile, Tenure};
@@ -18,8 +18,8 @@ const PARTS: usize = 16;
 #[derive(Default)]
 struct Entry {
     lookups: u64,
-    /// Of a directory: the one the kernel has it in; [`InodeNumber::NONE`]: unknown.
-    parent: Option<InodeNumber>,
+    /// Of a directory: the one that the kernel has it in.
+    parent: Option<Node>,
     /// Some of its content may be in the kernel's cache, as it was under this; `None`: whatever it was.
     content: Option<Option<Tenure>>,
     /// Its size, as the kernel was told or has made it itself.
@@ -43,20 +43,20 @@ impl KnownInodes {
         &self.parts[inode.0 as usize % PARTS]
     }
 
-    /// The kernel is told of an inode once more.
-    pub(in crate::door) fn note(&self, record: &InodeRecord) {
+    /// The kernel is told of an inode once more, by its name in the directory `parent` if by a name.
+    pub(in crate::door) fn note(&self, record: &InodeRecord, parent: Option<Node>) {
         let mut part = self.part(record.inode).lock();
         let entry = part.entry(record.inode.0).or_default();
         entry.lookups += 1;
         if record.kind() == FileKind::Directory {
-            entry.parent.get_or_insert(record.parent);
+            entry.parent = entry.parent.or(parent);
         }
     }
 
-    /// Where a directory is, if the kernel has it in another.
-    pub(in crate::door) fn elsewhere(&self, record: &InodeRecord) -> Option<Elsewhere> {
+    /// Whether the kernel, which found a directory in `parent`, has it in another.
+    pub(in crate::door) fn elsewhere(&self, record: &InodeRecord, parent: Node) -> Option<Elsewhere> {
         let known = self.part(record.inode).lock().get(&record.inode.0)?.parent?;
-        (known != record.parent).then_some(Elsewhere { directory: record.inode, parent: record.parent })
+        (known != parent).then_some(Elsewhere { directory: record.inode, parent })
     }
 
     /// That is where the kernel has it now.
@@ -66,10 +66,19 @@ impl KnownInodes {
         }
     }
 
-    /// The kernel moves a directory, if it has it there.
-    pub(in crate::door) fn move_directory(&self, directory: InodeNumber, from: InodeNumber, to: InodeNumber) {
-        if let Some(entry) = self.part(directory).lock().get_mut(&directory.0) {
-            entry.parent = entry.parent.map(|known| if known == from { to } else { InodeNumber::NONE });
+    /// The kernel is about to move a directory, and does so with the real one if it has that in `from`, which is the answer.
+    pub(in crate::door) fn begin_move(&self, directory: InodeNumber, from: Node) -> bool {
+        let mut part = self.part(directory).lock();
+        let Some(Entry { parent: Some(parent), .. }) = part.get_mut(&directory.0) else { return false };
+        std::mem::replace(parent, Node::UNKNOWN) == from
+    }
+
+    /// The kernel has moved it there, unless it has moved it again.
+    pub(in crate::door) fn end_move(&self, found: Elsewhere) {
+        if let Some(entry) = self.part(found.directory).lock().get_mut(&found.directory.0)
+            && entry.parent == Some(Node::UNKNOWN)
+        {
+            entry.parent = Some(found.parent);
         }
     }
 
