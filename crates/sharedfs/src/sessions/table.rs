@@ -6,6 +6,10 @@
 //! The same stands in a second file (docs/decisions/0046). An update goes there next, and nothing waits for it:
 //! after a loss of power the second file may be older, never newer. Opening the table takes the newest record of
 //! both, and writes records that the one lacks.
+//!
+//! A session that begins has no log, so a loss of power may take its record: the disk gets that with the next update that is
+//! made durable, which is the one that gives the session a log, at the latest. Inode numbers are taken from the head in
+//! large steps. So a process that starts waits for the disk once, not three times.
 
 use crate::Error;
 use crate::metadata::MetadataError;
@@ -18,10 +22,14 @@ use cuesta_format::superblock::Medium;
 use cuesta_format::{InodeNumber, SessionId, StoreId};
 use cuesta_media::emulate::Emulated;
 use cuesta_media::{Mapping, Protection, create_allocated, lengthen, recorder};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use std::sync::Arc;
+
+/// A process takes so many times the inode numbers it needs from the head, for the processes that follow.
+const NUMBERS_STEP: u64 = 64;
 
 /// The two files.
 const FILES: [&str; 2] = [SESSIONS_FILE, SESSIONS_COPY_FILE];
@@ -64,6 +72,10 @@ pub struct SessionTable {
     head: TableHead,
     head_current: Current,
     slots: Vec<Current>,
+    /// Slots whose record was written since something was last made durable, and its bytes.
+    unsettled: BTreeMap<u32, Vec<u8>>,
+    /// The first inode number that was never given.
+    numbers_next: InodeNumber,
     free: Vec<u32>,
     scratch: Vec<u8>,
     /// It is the next daemon's.
@@ -269,8 +281,19 @@ impl SessionTable {
         free.reverse();
         let (head_current, head) = read.head;
         let is_left = false;
-        let table =
-            SessionTable { mapping, copy, ring_slots, head, head_current, slots, free, scratch, is_left };
+        let table = SessionTable {
+            mapping,
+            copy,
+            ring_slots,
+            head,
+            head_current,
+            slots,
+            unsettled: BTreeMap::new(),
+            numbers_next: head.inode_limit,
+            free,
+            scratch,
+            is_left,
+        };
         Ok((table, occupied))
     }
 
@@ -279,25 +302,42 @@ impl SessionTable {
         self.mapping.emulate(emulated);
     }
 
-    /// Takes an unused slot for `record`, durably; `None`: there is none.
+    /// Takes an unused slot for `record`, that of a session without a log; `None`: there is none. No crash of a process takes
+    /// it back; a loss of power may, until another record is written durably.
     pub fn occupy(&mut self, record: &SessionRecord) -> Result<Option<u32>, Error> {
         let Some(&slot) = self.free.last() else { return Ok(None) };
-        self.write(slot, record)?;
+        self.put(slot, record)?;
         self.free.pop();
         Ok(Some(slot))
     }
 
     /// Replaces a slot's record, durably.
     pub fn write(&mut self, slot: u32, record: &SessionRecord) -> Result<(), Error> {
+        self.put(slot, record)?;
+        self.settle()
+    }
+
+    /// Writes a record over the copy that does not count on the disk.
+    fn put(&mut self, slot: u32, record: &SessionRecord) -> Result<(), Error> {
         self.check_kept()?;
-        let current = self.slots[slot as usize];
-        let next = Current { copy: 1 - current.copy, sequence: current.sequence + 1 };
+        let Current { copy, sequence } = self.slots[slot as usize];
+        let is_settled = !self.unsettled.contains_key(&slot);
+        let next = Current { copy: if is_settled { 1 - copy } else { copy }, sequence: sequence + 1 };
         record.encode(next.sequence, &mut self.scratch);
         self.mapping.write_through(record_offset(self.ring_slots, slot, next.copy), &self.scratch)?;
+        self.slots[slot as usize] = next;
+        self.unsettled.insert(slot, self.scratch.clone());
+        Ok(())
+    }
+
+    /// Makes durable what was put.
+    fn settle(&mut self) -> Result<(), Error> {
         self.mapping.fence()?;
         // Nothing waits for the second file: it may be older, for a while.
-        self.copy.write(record_offset(self.ring_slots, slot, next.copy), &self.scratch)?;
-        self.slots[slot as usize] = next;
+        for (slot, record) in std::mem::take(&mut self.unsettled) {
+            let place = record_offset(self.ring_slots, slot, self.slots[slot as usize].copy);
+            self.copy.write(place, &record)?;
+        }
         Ok(())
     }
 
@@ -323,12 +363,24 @@ impl SessionTable {
         self.head
     }
 
+    /// Inode numbers that were never given before, durably taken: the first of `count`.
+    pub fn take_numbers(&mut self, count: u32) -> Result<InodeNumber, Error> {
+        let first = self.numbers_next;
+        let end = InodeNumber(first.0 + u64::from(count));
+        if end > self.head.inode_limit {
+            let inode_limit = InodeNumber(first.0 + u64::from(count) * NUMBERS_STEP);
+            self.set_head(TableHead { inode_limit, ..self.head })?;
+        }
+        self.numbers_next = end;
+        Ok(first)
+    }
+
     /// Moves them, durably.
     pub fn set_head(&mut self, head: TableHead) -> Result<(), Error> {
         self.check_kept()?;
         let next = Current { copy: 1 - self.head_current.copy, sequence: self.head_current.sequence + 1 };
         self.mapping.write_through(head_offset(next.copy), &head.encode(next.sequence))?;
-        self.mapping.fence()?;
+        self.settle()?;
         self.copy.write(head_offset(next.copy), &head.encode(next.sequence))?;
         self.head_current = next;
         self.head = head;
@@ -372,7 +424,8 @@ mod tests {
         let folder = made();
         let (mut table, occupied) = open(folder.path()).unwrap();
         assert!(occupied.is_empty());
-        let slot = table.occupy(&record(5)).unwrap().unwrap();
+        let slot = table.occupy(&record(4)).unwrap().unwrap();
+        table.write(slot, &record(5)).unwrap();
         table.write(slot, &record(6)).unwrap();
         let newest = record_offset(8, slot, table.slots[slot as usize].copy);
         // The second file comes behind the first.
@@ -387,6 +440,47 @@ mod tests {
         table.release(other).unwrap();
         drop(table);
         assert!(open(folder.path()).unwrap().1.is_empty());
+    }
+
+    /// Each record that the disk has is the last one that was written durably, or one that came after it.
+    #[test]
+    fn a_record_that_is_put_again_never_overwrites_the_one_that_the_disk_has() {
+        let folder = made();
+        let (mut table, _) = open(folder.path()).unwrap();
+        let slot = table.occupy(&record(5)).unwrap().unwrap();
+        table.write(slot, &record(6)).unwrap();
+        let settled = table.slots[slot as usize].copy;
+        for id in 7..10 {
+            table.put(slot, &record(id)).unwrap();
+            assert_ne!(table.slots[slot as usize].copy, settled, "record {id}");
+        }
+        let another = table.occupy(&record(20)).unwrap().unwrap();
+        table.release(another).unwrap();
+        assert!(table.unsettled.is_empty());
+        let second = OneFile::read(&folder.path().join(SESSIONS_COPY_FILE), 8, STORE).unwrap();
+        assert_eq!(second.slots[slot as usize].as_ref().unwrap().1, record(9));
+        table.put(slot, &record(10)).unwrap();
+        assert_eq!(table.slots[slot as usize].copy, settled);
+        // A process that dies loses nothing of it.
+        drop(table);
+        assert_eq!(open(folder.path()).unwrap().1, [(slot, record(10))]);
+    }
+
+    #[test]
+    fn numbers_are_never_given_twice_and_seldom_taken_from_the_head() {
+        let folder = made();
+        let mut next = InodeNumber(InodeNumber::ROOT.0 + 1);
+        for _ in 0..3 {
+            let (mut table, _) = open(folder.path()).unwrap();
+            let before = table.head_current.sequence;
+            for _ in 0..NUMBERS_STEP {
+                let first = table.take_numbers(10).unwrap();
+                assert!(first >= next);
+                next = InodeNumber(first.0 + 10);
+                assert!(next <= table.head().inode_limit);
+            }
+            assert_eq!(table.head_current.sequence, before + 1);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A session begins, or comes back to a daemon that started after it.
 //!
-//! The table of sessions says so before the session is told. Descriptors go with the answer.
+//! The table of sessions says so before the session is told, though the disk need not have it yet. Descriptors go with the answer.
 
 use crate::Error;
 use crate::digest::policy;
@@ -160,10 +160,7 @@ impl SharedFs {
         session: SessionId,
         count: u32,
     ) -> Result<(InodeNumber, u32), Error> {
-        let mut head = core.table.head();
-        let first = head.inode_limit;
-        head.inode_limit = InodeNumber(first.0 + u64::from(count));
-        core.table.set_head(head)?;
+        let first = core.table.take_numbers(count)?;
         core.leases.grant_numbers(session, first, count);
         Ok((first, count))
     }
