@@ -70,8 +70,16 @@ fn damage(tier: &Path, found: &[u8]) {
 
 #[test]
 fn the_log_takes_the_edges_of_a_large_write_and_the_digest_copies_nothing_else() {
-    for (medium, checks) in [(Medium::Memory, false), (Medium::Memory, true), (Medium::Block, true)] {
-        let store = Store::on(medium, geometry(checks), options());
+    let played = || Options { emulate: "optane-pmm".parse().unwrap(), ..options() };
+    let stores = [
+        Store::on(Medium::Memory, geometry(false), options()),
+        Store::on(Medium::Memory, geometry(true), options()),
+        Store::on(Medium::Block, geometry(true), options()),
+        Store::on(Medium::Memory, geometry(false), played()),
+        Store::with(geometry(false), options()),
+    ];
+    for (number, store) in stores.into_iter().enumerate() {
+        let medium = format!("store {number} on {}", store.shared.superblock().medium);
         let call = root(&store.attach());
         let content = bytes(1, MIB + 5000);
         let file = call.open("f", O_CREAT | O_RDWR).unwrap();

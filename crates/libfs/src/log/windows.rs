@@ -7,12 +7,13 @@
 //!
 //! Policy: each window is twice as large as the last. A session that got none asks again once its log is longer.
 //!
-//! On medium `block` an fsync first has the disk take the files of windows that were written since the last one.
+//! On medium `block` an fsync first has the disk take the files of windows that were written since the last one. On `pmem`
+//! each write does, because what returned is durable there.
 
 use crate::errno::Error;
 use crate::mapped::kept_descriptors::{HeldDescriptor, KeptDescriptors};
 use crate::session::session::Session;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cuesta_format::operation::BlockRun;
 use cuesta_format::wire::{Request, Response, WINDOWS_MAX};
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, Medium, TierNumber};
@@ -65,8 +66,42 @@ struct ArenaFile {
     file: HeldDescriptor,
     /// Where in it the arena begins.
     begins: u64,
-    /// It was written since the disk last took it.
-    is_dirty: AtomicBool,
+    /// How often it was written,
+    writes: AtomicU64,
+    /// and how many of these writes the disk has.
+    flushed: AtomicU64,
+}
+
+impl ArenaFile {
+    fn of(arena: ArenaId, file: HeldDescriptor, begins: u64) -> ArenaFile {
+        ArenaFile { arena, file, begins, writes: AtomicU64::new(0), flushed: AtomicU64::new(0) }
+    }
+
+    /// A write has ended. No flush that began before counts for it.
+    fn note_write(&self) {
+        self.writes.fetch_add(1, Ordering::Release);
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.flushed.load(Ordering::Acquire) < self.writes.load(Ordering::Acquire)
+    }
+
+    /// Has the medium take what was written. Says whether it did.
+    fn flush(&self) -> bool {
+        self.flush_by(|| self.file.with(flush_file).is_some_and(|flushed| flushed.is_ok()))
+    }
+
+    fn flush_by(&self, flush: impl FnOnce() -> bool) -> bool {
+        let writes = self.writes.load(Ordering::Acquire);
+        if self.flushed.load(Ordering::Acquire) >= writes {
+            return true;
+        }
+        let is_flushed = flush();
+        if is_flushed {
+            self.flushed.fetch_max(writes, Ordering::Release);
+        }
+        is_flushed
+    }
 }
 
 /// Blocks of one arena.
@@ -95,14 +130,27 @@ impl StagedRun {
         let geometry = session.geometry();
         let file = &self.window.file;
         let offset = file.begins + geometry.arena_offset(self.run.address) + inside;
-        // Before the entry that names the blocks is there: a thread that syncs the entry finds the mark.
-        file.is_dirty.store(true, Ordering::Release);
         let medium = match self.run.address.tier() {
             TierNumber::FAST => session.welcome.medium,
             _ => Medium::Block,
         };
-        let written = file.file.with(|file| write_gathered(file, offset, medium, parts));
-        written.unwrap_or(Err(GatherError::Refused(rustix::io::Errno::BADF)))
+        let write = || {
+            let written = file.file.with(|file| write_gathered(file, offset, medium, parts));
+            written.unwrap_or(Err(GatherError::Refused(rustix::io::Errno::BADF)))
+        };
+        let emulated = session.arenas.emulated().filter(|_| self.run.address.tier() == TierNumber::FAST);
+        let written = match emulated {
+            Some(emulated) => emulated.write_by_call(parts.iter().map(UserSlice::len).sum(), write),
+            None => write(),
+        };
+        // Before the entry that names the blocks is there: a thread that syncs the entry finds this.
+        file.note_write();
+        written
+    }
+
+    /// Has the medium take what was written to it. Says whether it did.
+    pub(crate) fn flush(&self) -> bool {
+        planted::active(Bug::SyncForgotten) || self.window.file.flush()
     }
 }
 
@@ -143,16 +191,9 @@ impl Windows {
         let dirty: Vec<Arc<ArenaFile>> = {
             let state = self.state.lock();
             let files = state.files.iter().map(|kept| &kept.file);
-            files.filter(|file| file.is_dirty.load(Ordering::Acquire)).cloned().collect()
+            files.filter(|file| file.is_dirty()).cloned().collect()
         };
-        dirty.iter().all(|file| {
-            file.is_dirty.store(false, Ordering::Release);
-            let is_flushed = file.file.with(flush_file).is_some_and(|flushed| flushed.is_ok());
-            if !is_flushed {
-                file.is_dirty.store(true, Ordering::Release);
-            }
-            is_flushed
-        })
+        dirty.iter().all(|file| file.flush())
     }
 
     /// A buffer of [`BUFFER_BYTES`].
@@ -249,7 +290,7 @@ impl State {
             return Some(Arc::clone(&kept.file));
         }
         let file = HeldDescriptor::hold(descriptors, file)?;
-        let file = Arc::new(ArenaFile { arena, file, begins, is_dirty: AtomicBool::new(false) });
+        let file = Arc::new(ArenaFile::of(arena, file, begins));
         self.files.push(KeptFile { file: Arc::clone(&file), named_below: None });
         Some(file)
     }
@@ -265,5 +306,46 @@ impl State {
             let named_below = *kept.named_below.get_or_insert(session.appender.completed());
             waits && session.digested() < named_below
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn arena_file() -> ArenaFile {
+        let file = HeldDescriptor::hold(&KeptDescriptors::default(), File::open("/dev/null").unwrap().into());
+        ArenaFile::of(ArenaId(3), file.unwrap(), 0)
+    }
+
+    #[test]
+    fn a_flush_does_not_count_for_a_write_that_ends_while_it_is_under_way() {
+        let file = arena_file();
+        assert!(file.flush_by(|| panic!("nothing was written")));
+        file.note_write();
+        let flush = || {
+            file.note_write();
+            true
+        };
+        assert!(file.flush_by(flush) && file.is_dirty());
+        assert!(file.flush_by(|| true) && !file.is_dirty());
+    }
+
+    #[test]
+    fn a_write_is_flushed_by_whoever_asks_until_a_flush_has_ended() {
+        let file = arena_file();
+        file.note_write();
+        let also_asks = || {
+            let mut has_flushed = false;
+            assert!(file.flush_by(|| {
+                has_flushed = true;
+                true
+            }));
+            has_flushed
+        };
+        assert!(file.flush_by(also_asks));
+        file.note_write();
+        assert!(!file.flush_by(|| false) && file.is_dirty());
     }
 }

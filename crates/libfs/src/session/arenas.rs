@@ -52,6 +52,11 @@ pub(crate) struct Arenas {
 }
 
 impl Arenas {
+    /// What the fast tier plays, if it plays a slower medium.
+    pub(crate) fn emulated(&self) -> Option<&Arc<Emulated>> {
+        self.emulated.as_ref()
+    }
+
     pub(crate) fn new(geometry: Geometry, medium: Medium, emulated: Option<Arc<Emulated>>) -> Arenas {
         let fast = chunks((geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS));
         let lower = std::array::from_fn(|_| OnceLock::new());

@@ -132,6 +132,14 @@ impl Emulated {
         left
     }
 
+    /// The same for a write by a call, which is long.
+    pub fn write_by_call<T>(&self, len: usize, write: impl FnOnce() -> T) -> T {
+        let began_ns = now_ns();
+        let written = write();
+        self.wait_until(self.write_deadline_ns(began_ns, len as u64));
+        written
+    }
+
     /// Has the next fence pay for bytes that were written.
     #[cold]
     pub(crate) fn owe(&self, bytes: usize) {

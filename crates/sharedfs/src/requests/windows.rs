@@ -49,7 +49,7 @@ impl SharedFs {
         }
         const NONE: Response = Response::Window { address: BlockAddress(0), blocks: 0, begins: 0 };
         let node = self.with_session(session, |found| found.node)?;
-        if !self.grants_windows() || blocks == 0 || self.arenas.tier(tier).is_err() {
+        if !self.grants_windows_in(tier) || blocks == 0 {
             return Ok(NONE);
         }
         let wanted = self.blocks_of_window(session, tier, u64::from(blocks));
@@ -77,10 +77,15 @@ impl SharedFs {
         }
     }
 
-    /// Whether sessions can write blocks by calls. On persistent memory a store through a mapping is durable when it
-    /// returns, and a call is not; and no call waits as long as a medium that is played.
+    /// Whether sessions can write blocks by calls. A device of bytes can only be mapped.
     pub(crate) fn grants_windows(&self) -> bool {
-        self.superblock.medium != Medium::Pmem && self.emulated.is_none() && self.options.stage_bytes > 0
+        self.options.stage_bytes > 0 && !self.parts.is_device()
+    }
+
+    /// The same for blocks of a tier. On persistent memory what returned is durable, for which no write may wait for a disk.
+    fn grants_windows_in(&self, tier: TierNumber) -> bool {
+        let waits_for_disk = tier != TierNumber::FAST && self.superblock.medium == Medium::Pmem;
+        self.grants_windows() && !waits_for_disk && self.arenas.tier(tier).is_ok()
     }
 
     /// How many blocks the next window of a session has, if it asks for so many; 0: it gets none.

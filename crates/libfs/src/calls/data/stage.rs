@@ -130,6 +130,10 @@ impl Client {
                 None
             }
         };
+        // What returned is durable on persistent memory.
+        if self.session.welcome.medium == Medium::Pmem && !runs.iter().all(StagedRun::flush) {
+            return None;
+        }
         let tail = &mut tail[..shape.tail];
         reader.copy(tail)?;
         let mut body = Vec::new();
