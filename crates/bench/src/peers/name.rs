@@ -36,6 +36,8 @@ pub enum PeerName {
     /// A store in memory over a lower tier on a disk. The fast tier is small.
     Spill,
     /// ext4 as `Ext4Disk`, for programs whose fsync does nothing (eatmydata).
+    #[value(name = "eatmydata")]
+    #[serde(rename = "eatmydata")]
     EatMyData,
 }
 

@@ -35,13 +35,9 @@ const fn first(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
     Work { name, program, seconds: 0.0, seconds_quick: 0.0, rounds: ROUNDS, rows }
 }
 
-const fn beside(name: &'static str, is_apart: bool, rows: &'static [Row]) -> Work {
-    let program = Program::LogBesideTable(LogBesideTable {
-        commit_bytes: 512,
-        write_bytes: MIB,
-        table_bytes: GIB,
-        is_apart,
-    });
+const fn beside(name: &'static str, table_bytes: u64, is_apart: bool, rows: &'static [Row]) -> Work {
+    let beside = LogBesideTable { commit_bytes: 512, write_bytes: MIB, table_bytes, is_apart };
+    let program = Program::LogBesideTable(beside);
     Work { name, program, seconds: 10.0, seconds_quick: 3.0, rounds: ROUNDS, rows }
 }
 
@@ -142,11 +138,13 @@ pub const WORKS: &[Work] = &[
     },
     beside(
         "log-beside-table",
+        GIB,
         false,
         &committed("a commit beside a table of the process, 99 of 100", goal::COMMIT_BESIDE),
     ),
     beside(
         "log-beside-table-two",
+        GIB,
         true,
         &committed("a commit beside a table of another process, 99 of 100", goal::COMMIT_APART),
     ),
@@ -165,6 +163,7 @@ pub const WORKS: &[Work] = &[
     sqlite("predict-sqlite-delete", JournalMode::Delete, &predicted("SQLite commit, FULL, DELETE")),
     sqlite("predict-sqlite-persist", JournalMode::Persist, &predicted("SQLite commit, FULL, PERSIST")),
     sqlite("predict-sqlite-wal", JournalMode::Wal, &predicted("SQLite commit, FULL, WAL")),
+    beside("predict-table", 256 * MIB, false, &predicted("commits beside a table that is written over")),
 ];
 
 #[cfg(test)]
