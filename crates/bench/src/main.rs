@@ -153,7 +153,7 @@ fn main() -> ExitCode {
         Subcommands::Curves(options) => curves::run::run(&options),
         Subcommands::Workload(options) => workload(&options),
         Subcommands::List => {
-            all::all().for_each(|work| println!("{:<20} {}", work.name, work.rows[0].title));
+            all::all().for_each(|work| println!("{:<22} {}", work.name, work.rows[0].title));
             Ok(ExitCode::SUCCESS)
         }
         Subcommands::ServeNull { at } => {

@@ -44,6 +44,7 @@ pub fn run(work: &Work, dir: &Path, time: Duration, beside: &Beside) -> Result<O
         Program::LogBesideTable(beside) => within(dir, || beside.run(dir, time)),
         Program::Filebench(filebench) => within(dir, || filebench.run(dir, time)),
         Program::RocksDb(rocksdb) => within(dir, || rocksdb.run(dir, time)),
+        Program::ShortPrograms(short) => within(dir, || short.run(dir)),
         Program::ParallelJob(job) => job.run(dir),
         Program::Start(start) => start.run(dir),
         Program::Job(job) => job.run(dir),

@@ -20,6 +20,7 @@ use crate::workload::tiers::commits::LogBesideTable;
 use crate::workload::tiers::filebench::Filebench;
 use crate::workload::tiers::first::FirstAppends;
 use crate::workload::tiers::rocksdb::{self, RocksDb};
+use crate::workload::tiers::short::ShortPrograms;
 use crate::workload::writes::append::Append;
 use crate::workload::writes::create::Create;
 use crate::workload::writes::hand_over::HandOver;
@@ -94,6 +95,8 @@ pub enum Program {
     Filebench(Filebench),
     /// RocksDB.
     RocksDb(RocksDb),
+    /// Programs that write one file each.
+    ShortPrograms(ShortPrograms),
 }
 
 impl Program {
@@ -136,6 +139,7 @@ impl Program {
             | Program::Recovery(_)
             | Program::AtRest(_)
             | Program::ParallelJob(_)
+            | Program::ShortPrograms(_)
             | Program::ServedRename(_) => 0,
         }
     }
@@ -178,6 +182,7 @@ impl Program {
                 | Program::LogBesideTable(_)
                 | Program::Filebench(_)
                 | Program::RocksDb(_)
+                | Program::ShortPrograms(_)
         )
     }
 

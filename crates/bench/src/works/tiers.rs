@@ -8,6 +8,7 @@ use crate::workload::tiers::filebench::Filebench;
 use crate::workload::tiers::first::FirstAppends;
 use crate::workload::tiers::personalities::{FILESERVER, VARMAIL, WEBPROXY, WEBSERVER};
 use crate::workload::tiers::rocksdb::RocksDb;
+use crate::workload::tiers::short::ShortPrograms;
 use crate::workload::writes::append::Append;
 use crate::workload::writes::sqlite::{JournalMode, Sqlite};
 use crate::works::goal::{self, Goal};
@@ -159,6 +160,14 @@ pub const WORKS: &[Work] = &[
         seconds_quick: 2.0,
         rounds: ROUNDS,
         rows: &predicted("RocksDB fillseq, sync, and overwrite"),
+    },
+    Work {
+        name: "predict-short",
+        program: Program::ShortPrograms(ShortPrograms { programs: 500 }),
+        seconds: 0.0,
+        seconds_quick: 0.0,
+        rounds: ROUNDS,
+        rows: &predicted("programs that sync one file each"),
     },
     sqlite("predict-sqlite-delete", JournalMode::Delete, &predicted("SQLite commit, FULL, DELETE")),
     sqlite("predict-sqlite-persist", JournalMode::Persist, &predicted("SQLite commit, FULL, PERSIST")),

@@ -1,5 +1,5 @@
-//! The first appends of a process, each with its fsync: what a program meets that has just begun, whose log is not mapped yet and
-//! whose files no one has written before.
+//! The first appends of a process, each with its fsync. A process that has just begun has no log yet, and memory below its file
+//! was not touched before.
 
 use std::fs::File;
 use std::io::Write;

@@ -9,6 +9,7 @@
 //! | `first.rs` | the first appends of a process |
 //! | `personalities.rs` | policy: the steps and sizes of each personality, as Filebench publishes them |
 //! | `rocksdb.rs` | RocksDB under `db_bench` |
+//! | `short.rs` | programs that write one file each and end |
 //!
 //! The programs know no tiers. Where their bytes went, and how often the predictors were right, the runner asks the daemon.
 
@@ -19,3 +20,4 @@ pub mod fileset;
 pub mod first;
 pub mod personalities;
 pub mod rocksdb;
+pub mod short;
