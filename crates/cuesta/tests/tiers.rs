@@ -463,3 +463,36 @@ fn a_disk_without_a_file_system_is_a_tier() {
     std::os::unix::fs::FileExt::read_exact_at(&File::open(&disk.0).unwrap(), &mut label, 0).unwrap();
     assert_eq!(label, [0; 48], "the disk is no store's any more");
 }
+
+/// A session writes into blocks that SharedFS granted. The daemon dies before a digest has made them a file's.
+#[test]
+fn a_disk_keeps_what_was_written_into_windows_when_the_daemon_dies() {
+    if !can_mount() {
+        return;
+    }
+    let images = tempfile::tempdir_in("/var/tmp").unwrap();
+    let disk = Loop::new(&images.path().join("image"), 100 << 20);
+    let place = TestFolder::new();
+    let tier = format!("raw={}:90M", disk.0);
+    let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let run = |script: &str| {
+        let script = format!(
+            "import os, random, signal\ndata = lambda n: random.Random(n).randbytes(3_000_000)\n{script}"
+        );
+        let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script]);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+    };
+    for n in 0..10 {
+        run("pass");
+        let daemon = place.daemon();
+        run(&format!(
+            "content = data({n})
+file = os.open('/cuesta/{n}', os.O_CREAT | os.O_WRONLY)
+os.write(file, content)
+os.kill({daemon}, signal.SIGKILL)"
+        ));
+        place.wait_until_unused();
+    }
+    run("for n in range(10): assert open(f'/cuesta/{n}', 'rb').read() == data(n), n");
+}
