@@ -16,7 +16,7 @@ help:
 	@echo "make test-long      the campaigns at length, one after the other: some hours"
 	@echo "make conform        pjdfstest and fsx at length (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make programs       more real programs compared with ext4: python3's own tests, redis, RocksDB, git gc, make"
-	@echo "make bench          measure against tmpfs, ext4 and XFS; writes JSON and plots into out/ (SUBJECT=sharing for some rows only)"
+	@echo "make bench          measure against tmpfs, ext4 and XFS; writes JSON and plots into out/ (SUBJECT=sharing or tiers for some rows only)"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs, daemon and mount (ARGUMENTS=--help)"
@@ -98,7 +98,7 @@ conform: build
 	@python3 conform/conform.py $(CUESTA) $(TARGET)/conform $(ARGUMENTS)
 
 bench: build
-	@setup/packages fio=fio git=git /usr/sbin/nginx=nginx-light bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	@setup/packages fio=fio db_bench=rocksdb-tools eatmydata=eatmydata git=git /usr/sbin/nginx=nginx-light bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run $(addprefix --subject ,$(SUBJECT)) --json out/bench$(addprefix -,$(SUBJECT)).json
 	$(if $(SUBJECT),,$(CARGO) run --release -p cuesta-bench -- curves --json out/curves.json --out out)

@@ -33,12 +33,14 @@ use crate::error::{BenchError, Context};
 use crate::peers::mount::MOUNTED;
 use crate::peers::name::PeerName;
 use crate::peers::null;
+use crate::processes::daemon::Daemon;
 use crate::report::json::write_json;
 use crate::report::lines::Report;
 use crate::report::table;
 use crate::running::fio;
 use crate::running::runner::{self, Settings};
 use crate::running::stage::{Materials, Stage};
+use crate::workload::run::Beside;
 use crate::works::all::{self, Subject};
 use crate::works::work::Work;
 
@@ -105,7 +107,8 @@ struct RunOptions {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk,mount-disk"
+        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk,mount-disk,\
+                         optimistic,eatmydata,spill"
     )]
     peers: Vec<PeerName>,
     /// Rounds of every work, in place of what each asks for.
@@ -135,6 +138,9 @@ struct WorkloadOptions {
     /// Counters of the disk below (/sys/dev/block/*/stat): says what is asked of it, for works that tell.
     #[arg(long)]
     disk_counters: Option<PathBuf>,
+    /// The process below /proc that serves the directory: says how much of the processor it takes, for works that tell.
+    #[arg(long)]
+    daemon: Option<PathBuf>,
 }
 
 fn work_named(name: &str) -> Result<&'static Work, String> {
@@ -147,7 +153,7 @@ fn main() -> ExitCode {
         Subcommands::Curves(options) => curves::run::run(&options),
         Subcommands::Workload(options) => workload(&options),
         Subcommands::List => {
-            all::all().for_each(|work| println!("{:<20} {}", work.name, work.rows[0].title));
+            all::all().for_each(|work| println!("{:<22} {}", work.name, work.rows[0].title));
             Ok(ExitCode::SUCCESS)
         }
         Subcommands::ServeNull { at } => {
@@ -165,7 +171,9 @@ fn workload(options: &WorkloadOptions) -> Result<ExitCode, BenchError> {
     let seconds = if options.quick { work.seconds_quick } else { work.seconds };
     let time = Duration::try_from_secs_f64(options.seconds.unwrap_or(seconds))
         .map_err(|error| BenchError::Unusable(format!("--seconds: {error}")))?;
-    let outcome = workload::run::run(work, &options.dir, time, options.disk_counters.as_deref())?;
+    let daemon = options.daemon.clone().map(Daemon::of_process);
+    let beside = Beside { disk: options.disk_counters.clone(), daemon };
+    let outcome = workload::run::run(work, &options.dir, time, &beside)?;
     println!("{}", serde_json::to_string(&outcome).context("printing what was measured")?);
     Ok(ExitCode::SUCCESS)
 }

@@ -55,6 +55,10 @@ impl Tiered {
         tiers.iter().map(|tier| tier["bytes_used"].as_u64().unwrap()).collect()
     }
 
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.place.cuesta(&["status", "--json", "store"]).text()).unwrap()
+    }
+
     fn stop(&self) {
         assert_eq!(self.place.cuesta(&["stop", "store"]).status(), 0);
     }
@@ -184,6 +188,46 @@ open('/cuesta/short', 'wb').write(b'x' * 5000)";
     tiered.place.kill_daemon();
     tiered.place.wait_until_unused();
     tiered.ran("assert len(open('/cuesta/file', 'rb').read()) == (24 << 16) + 8 * 4096");
+}
+
+/// Each program learns in its own session alone that files are synced here, and would be over before it has.
+#[test]
+fn programs_that_write_one_file_each_are_predicted_by_those_before_them() {
+    let tiered = Tiered::new();
+    tiered.ran("pass");
+    let synced = "
+file = os.open(f'/cuesta/{os.getpid()}', os.O_CREAT | os.O_WRONLY)
+os.write(file, b'x' * 9000)
+os.fsync(file)
+os.close(file)";
+    for _ in 0..20 {
+        tiered.ran(synced);
+        // The daemon learns from a session when that has ended.
+        while tiered.status()["sessions"] != serde_json::json!([]) {}
+    }
+    let status = tiered.status();
+    let predictors = &status["predictors"];
+    let counts = ["synchronous_right", "synchronous_wrong"].map(|name| predictors[name].as_u64().unwrap());
+    assert_eq!(counts, [16, 4], "{predictors}");
+}
+
+/// SQLite makes the index of its write-ahead log by such writes. They say nothing of files that are written by calls.
+#[test]
+fn writes_to_a_file_that_a_program_maps_are_not_predicted() {
+    let tiered = Tiered::new();
+    tiered.ran(
+        "
+import mmap
+file = os.open('/cuesta/index', os.O_CREAT | os.O_RDWR)
+for page in range(8):
+    os.pwrite(file, b'x', page * 4096 + 4095)
+memory = mmap.mmap(file, 8 * 4096)
+memory[0:5] = b'index'
+memory.close()
+os.close(file)",
+    );
+    let none = serde_json::json!({"large_right": 0, "large_wrong": 0, "synchronous_right": 0, "synchronous_wrong": 0});
+    assert_eq!(tiered.status()["predictors"], none);
 }
 
 #[test]
@@ -418,4 +462,37 @@ fn a_disk_without_a_file_system_is_a_tier() {
     let mut label = [1; 48];
     std::os::unix::fs::FileExt::read_exact_at(&File::open(&disk.0).unwrap(), &mut label, 0).unwrap();
     assert_eq!(label, [0; 48], "the disk is no store's any more");
+}
+
+/// A session writes into blocks that SharedFS granted. The daemon dies before a digest has made them a file's.
+#[test]
+fn a_disk_keeps_what_was_written_into_windows_when_the_daemon_dies() {
+    if !can_mount() {
+        return;
+    }
+    let images = tempfile::tempdir_in("/var/tmp").unwrap();
+    let disk = Loop::new(&images.path().join("image"), 100 << 20);
+    let place = TestFolder::new();
+    let tier = format!("raw={}:90M", disk.0);
+    let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let run = |script: &str| {
+        let script = format!(
+            "import os, random, signal\ndata = lambda n: random.Random(n).randbytes(3_000_000)\n{script}"
+        );
+        let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script]);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+    };
+    for n in 0..10 {
+        run("pass");
+        let daemon = place.daemon();
+        run(&format!(
+            "content = data({n})
+file = os.open('/cuesta/{n}', os.O_CREAT | os.O_WRONLY)
+os.write(file, content)
+os.kill({daemon}, signal.SIGKILL)"
+        ));
+        place.wait_until_unused();
+    }
+    run("for n in range(10): assert open(f'/cuesta/{n}', 'rb').read() == data(n), n");
 }

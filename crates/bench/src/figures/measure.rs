@@ -22,6 +22,30 @@ pub enum Figure {
     BurstRate,
     /// Megabytes (10^6 bytes) per second.
     Bandwidth,
+    /// The same until the last write of a file returned,
+    WrittenBandwidth,
+    /// and until one fsync behind it did.
+    SyncedBandwidth,
+    /// The program's processor time for each GiB that it writes, in ms,
+    ProgramTime,
+    /// the daemon's,
+    DaemonTime,
+    /// and that of a bare copy.
+    CopyTime,
+    /// How many bare copies the program and the daemon together cost.
+    ToCopies,
+    /// Predictions of whether a program waits for a write that were right, of 100,
+    SynchronicityRight,
+    /// how many were right,
+    SynchronicityHits,
+    /// and how many were wrong.
+    SynchronicityMisses,
+    /// Predictions that writes to a range stay large that were right, of 100,
+    SizesRight,
+    /// how many were right,
+    SizesHits,
+    /// and how many were wrong.
+    SizesMisses,
     /// The longest time one operation took, in ms.
     LongestStall,
     /// What half of the operations took no longer than, in µs.
@@ -133,7 +157,12 @@ impl Figure {
             Figure::Rate | Figure::BurstRate | Figure::FioRate | Figure::FourRate | Figure::EightRate => {
                 "op/s"
             }
-            Figure::Bandwidth => "MB/s",
+            Figure::Bandwidth | Figure::WrittenBandwidth | Figure::SyncedBandwidth => "MB/s",
+            Figure::ProgramTime | Figure::DaemonTime | Figure::CopyTime => "ms/GiB",
+            Figure::SynchronicityHits
+            | Figure::SynchronicityMisses
+            | Figure::SizesHits
+            | Figure::SizesMisses => "",
             Figure::LongestStall
             | Figure::LongestWait
             | Figure::FourLongestWait
@@ -171,9 +200,9 @@ impl Figure {
             | Figure::Rename
             | Figure::LinkRemove
             | Figure::List => "µs",
-            Figure::Two | Figure::Four | Figure::Eight | Figure::ToBareCopy => "×",
+            Figure::Two | Figure::Four | Figure::Eight | Figure::ToBareCopy | Figure::ToCopies => "×",
             Figure::Recovery => "s",
-            Figure::Processor => "%",
+            Figure::Processor | Figure::SynchronicityRight | Figure::SizesRight => "%",
             Figure::WakeUps => "/s",
             Figure::DiskWrites | Figure::DiskFlushes => "/op",
             Figure::Memory | Figure::MappedStorage => "MiB",

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{BenchError, Context};
 use crate::figures::measure::{Figure, Outcome};
+use crate::figures::predictions::Predictions;
 use crate::peers::name::PeerName;
 use crate::peers::peer::{OF_USER, Peer};
 use crate::processes::child::{self, Guarded, Role};
@@ -25,15 +26,24 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a writer goes on alone after its daemon was killed, so that the log is as full as it gets.
 const ALONE: Duration = Duration::from_millis(300);
 
+/// Where a store lies.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// A directory that holds the store and the daemon's output.
+    pub home: PathBuf,
+    /// The size of its fast tier.
+    pub nvm: String,
+    /// The directory and the size of a tier below, if it has one.
+    pub lower: Option<(PathBuf, String)>,
+}
+
 /// A store and its daemon.
 #[derive(Debug)]
 pub struct Cuesta {
     binary: PathBuf,
     own_executable: PathBuf,
     name: PeerName,
-    /// A directory that holds the store and the daemon's output.
-    home: PathBuf,
-    nvm: String,
+    place: Place,
     daemon: Option<Guarded>,
     /// The role that its CPUs belong to.
     role: Role,
@@ -42,23 +52,22 @@ pub struct Cuesta {
 }
 
 impl Cuesta {
-    /// Makes a store in `home`, of what that is on, and serves it.
+    /// Makes a store there, of what its home is on, and serves it.
     pub fn new(
         name: PeerName,
         binary: PathBuf,
         own_executable: PathBuf,
-        home: PathBuf,
-        nvm: String,
+        place: Place,
     ) -> Result<Self, BenchError> {
         let role = Role::Daemon;
-        let mut cuesta = Cuesta { binary, own_executable, name, home, nvm, daemon: None, role, user: None };
+        let mut cuesta = Cuesta { binary, own_executable, name, place, daemon: None, role, user: None };
         cuesta.make()?;
         Ok(cuesta)
     }
 
     /// Where the store is.
     pub fn store(&self) -> PathBuf {
-        self.home.join("store")
+        self.place.home.join("store")
     }
 
     /// The command's subcommand.
@@ -82,7 +91,10 @@ impl Cuesta {
         let is_optimistic = self.name == PeerName::Optimistic;
         let is_on_disk = is_optimistic || matches!(self.name, PeerName::OnDisk | PeerName::MountDisk);
         let medium = if is_on_disk { "block" } else { "memory" };
-        mkfs.args(["--medium", medium, "--nvm", &self.nvm]);
+        mkfs.args(["--medium", medium, "--nvm", &self.place.nvm]);
+        if let Some((at, bytes)) = &self.place.lower {
+            mkfs.arg("--tier").arg(format!("disk={}:{bytes}", at.display()));
+        }
         if is_optimistic {
             mkfs.args(["--durability", "optimistic"]);
         }
@@ -92,7 +104,8 @@ impl Cuesta {
 
     /// Starts the daemon and waits until it answers.
     fn serve(&mut self) -> Result<(), BenchError> {
-        let output = File::create(self.home.join("daemon-output")).context("making the daemon's output")?;
+        let output =
+            File::create(self.place.home.join("daemon-output")).context("making the daemon's output")?;
         let errors = output.try_clone().context("making the daemon's output")?;
         let mut serve = self.on_store("serve");
         serve.stdin(Stdio::null()).stdout(output).stderr(errors);
@@ -105,7 +118,7 @@ impl Cuesta {
                 return Err(BenchError::Child {
                     what: "cuesta serve".to_owned(),
                     status: status.to_string(),
-                    words: last_line(&self.home.join("daemon-output")),
+                    words: last_line(&self.place.home.join("daemon-output")),
                 });
             }
             match child::run(&mut self.on_store("status"), "cuesta status", COMMAND_LIMIT) {
@@ -125,7 +138,7 @@ impl Cuesta {
 
     /// A new store of that user's, served by that user.
     fn store_of(&self, user: User) -> Result<Cuesta, BenchError> {
-        let home = self.home.join(OF_USER);
+        let home = self.place.home.join(OF_USER);
         if home.exists() {
             std::fs::remove_dir_all(&home).context("removing an older store of another user")?;
         }
@@ -134,8 +147,7 @@ impl Cuesta {
             binary: self.binary.clone(),
             own_executable: self.own_executable.clone(),
             name: self.name,
-            home,
-            nvm: NVM_OF_USER.to_owned(),
+            place: Place { home, nvm: NVM_OF_USER.to_owned(), lower: None },
             daemon: None,
             role: self.role,
             user: Some(user),
@@ -191,7 +203,7 @@ impl Peer for Cuesta {
     }
 
     fn on_disk(&self) -> Option<&Path> {
-        (self.name == PeerName::OnDisk).then_some(&self.home)
+        (self.name == PeerName::OnDisk).then_some(&*self.place.home)
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -213,7 +225,10 @@ impl Peer for Cuesta {
 
     fn renew(&mut self) -> Result<(), BenchError> {
         self.stop();
-        std::fs::remove_dir_all(self.store()).context("removing a store that failed")?;
+        let lower = self.place.lower.iter().map(|(at, _)| at.clone());
+        for at in lower.chain([self.store()]) {
+            std::fs::remove_dir_all(at).context("removing a store that failed")?;
+        }
         self.make()
     }
 
@@ -223,6 +238,12 @@ impl Peer for Cuesta {
 
     fn daemon(&self) -> Option<Daemon> {
         self.daemon.as_ref().map(|daemon| Daemon::new(daemon.id()))
+    }
+
+    fn predictions(&self) -> Option<Result<Predictions, BenchError>> {
+        self.place.lower.as_ref()?;
+        let status = child::run(self.on_store("status").arg("--json"), "cuesta status", COMMAND_LIMIT);
+        Some(status.and_then(|json| Predictions::of_status(&json).context("reading the status")))
     }
 
     fn recover(&mut self, work: &Work, filling: Duration) -> Option<Result<Outcome, BenchError>> {

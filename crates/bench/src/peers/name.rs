@@ -33,7 +33,11 @@ pub enum PeerName {
     MountDisk,
     /// A store as `OnDisk`, in optimistic mode.
     Optimistic,
+    /// A store in memory over a lower tier on a disk. The fast tier is small.
+    Spill,
     /// ext4 as `Ext4Disk`, for programs whose fsync does nothing (eatmydata).
+    #[value(name = "eatmydata")]
+    #[serde(rename = "eatmydata")]
     EatMyData,
 }
 
@@ -54,6 +58,7 @@ impl PeerName {
             PeerName::OnDisk => "on-disk",
             PeerName::MountDisk => "mount-disk",
             PeerName::Optimistic => "optimistic",
+            PeerName::Spill => "spill",
             PeerName::EatMyData => "eatmydata",
         }
     }

@@ -3,6 +3,7 @@
 use super::name::PeerName;
 use crate::error::BenchError;
 use crate::figures::measure::Outcome;
+use crate::figures::predictions::Predictions;
 use crate::processes::child::Role;
 use crate::processes::daemon::Daemon;
 use crate::processes::user::User;
@@ -43,6 +44,11 @@ pub trait Peer {
 
     /// What serves it, if that is a process.
     fn daemon(&self) -> Option<Daemon>;
+
+    /// How often its predictors were right so far, if it has some.
+    fn predictions(&self) -> Option<Result<Predictions, BenchError>> {
+        None
+    }
 
     /// Lets the program of `work` write for `filling`, kills it and whatever serves it, and measures the way
     /// back; `None` where there is nothing to recover.

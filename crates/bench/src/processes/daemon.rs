@@ -44,8 +44,18 @@ impl Daemon {
         Daemon { process: PathBuf::from(format!("/proc/{pid}")) }
     }
 
-    /// Waits until it has done what it had to do, and measures what it does for `time` behind that, and what it takes.
-    pub fn at_rest(&self, time: Duration) -> Result<Outcome, BenchError> {
+    /// Where the kernel tells of it.
+    pub fn process(&self) -> &Path {
+        &self.process
+    }
+
+    /// The process that the kernel tells of there.
+    pub fn of_process(process: PathBuf) -> Daemon {
+        Daemon { process }
+    }
+
+    /// Waits until it has done what it had to do.
+    pub fn wait_until_quiet(&self) -> Result<(), BenchError> {
         let deadline = Instant::now() + QUIET_WITHIN;
         let (mut last, mut since) = (self.activity()?, Instant::now());
         while since.elapsed() < QUIET && Instant::now() < deadline {
@@ -55,6 +65,17 @@ impl Daemon {
                 (last, since) = (now, Instant::now());
             }
         }
+        Ok(())
+    }
+
+    /// The processor's time of all its threads so far.
+    pub fn run_time(&self) -> Result<Duration, BenchError> {
+        Ok(self.activity()?.run)
+    }
+
+    /// Waits until it has done what it had to do, and measures what it does for `time` behind that, and what it takes.
+    pub fn at_rest(&self, time: Duration) -> Result<Outcome, BenchError> {
+        self.wait_until_quiet()?;
         let before = self.activity()?;
         let start = Instant::now();
         std::thread::sleep(time);

@@ -126,6 +126,7 @@ impl Line {
             Goal::AtMost { peer, of, .. }
             | Goal::AtLeast { peer, of, .. }
             | Goal::MoreThanBelow { peer, of, .. } => (counted(peer), counted(of)),
+            Goal::Least { peer, .. } => (counted(peer), None),
             _ => (cuesta, tmpfs),
         };
         let ratio_of_goal = ratio(judged, of);
@@ -139,7 +140,7 @@ impl Line {
             ratio_to_tmpfs,
             added_to_tmpfs,
             goal: in_words(row.goal, unit),
-            met: is_met(row.goal, cuesta, ratio_of_goal, added_of_goal),
+            met: is_met(row.goal, judged, ratio_of_goal, added_of_goal),
             added_of_goal,
             ratio_of_goal,
             compared_by: row.goal,
@@ -160,6 +161,7 @@ fn in_words(goal: Goal, unit: &str) -> String {
         Goal::MoreThanBelow { peer, limit, of } => {
             format!("{} < {} +{limit} {unit}", peer.as_str(), of.as_str())
         }
+        Goal::Least { peer, least } => format!("{} ≥ {least} {unit}", peer.as_str()),
         Goal::Reported => String::new(),
     }
 }
@@ -175,7 +177,7 @@ fn is_met(goal: Goal, value: Option<f64>, ratio: Option<f64>, added: Option<f64>
         Goal::BelowTimesTmpfs(times) => ratio.map(|ratio| ratio < times),
         Goal::AddedBelow(limit) | Goal::MoreThanBelow { limit, .. } => added.map(|added| added < limit),
         Goal::Below(limit) => value.map(|value| value < limit),
-        Goal::Above(limit) => value.map(|value| value >= limit),
+        Goal::Above(least) | Goal::Least { least, .. } => value.map(|value| value >= least),
         Goal::AtMost { times, .. } => ratio.map(|ratio| ratio <= times),
         Goal::AtLeast { times, .. } => ratio.map(|ratio| ratio >= times),
         Goal::Reported => None,

@@ -5,7 +5,7 @@ use crate::peers::name::PeerName;
 use crate::works::goal::Goal;
 
 /// All of them, in the order of the columns; those that were not asked for have none.
-const PEERS: [PeerName; 14] = [
+const PEERS: [PeerName; 15] = [
     PeerName::Cuesta,
     PeerName::OnMount,
     PeerName::Mount,
@@ -20,6 +20,7 @@ const PEERS: [PeerName; 14] = [
     PeerName::MountDisk,
     PeerName::Optimistic,
     PeerName::EatMyData,
+    PeerName::Spill,
 ];
 const NOTHING: &str = "–";
 
@@ -80,7 +81,7 @@ fn cells(line: &Line, shown: &[PeerName]) -> Vec<String> {
     cells.extend(values);
     let compared = match line.compared_by {
         Goal::AddedBelow(_) | Goal::MoreThanBelow { .. } => line.added_of_goal.map(added),
-        Goal::Below(_) | Goal::Above(_) => None,
+        Goal::Below(_) | Goal::Above(_) | Goal::Least { .. } => None,
         Goal::TimesTmpfs(_)
         | Goal::BelowTimesTmpfs(_)
         | Goal::AtMost { .. }

@@ -202,11 +202,19 @@ fn run_program(
     if let Some(counters) = peer.on_disk().and_then(disk::counters) {
         command.arg("--disk-counters").arg(counters);
     }
+    if let Some(daemon) = peer.daemon() {
+        command.arg("--daemon").arg(daemon.process());
+    }
+    let predicted_before = peer.predictions().transpose()?;
     let time = settings.time(work);
     let role = if work.program.is_of_several() { Role::Applications } else { Role::Application };
     let output = child::run_as(role, &mut command, work.name, SLACK + 10 * time)?;
     let line = output.lines().last().unwrap_or_default();
     let outcome: Outcome = serde_json::from_str(line).context(format!("reading what {} said", work.name))?;
+    let outcome = match peer.predictions().transpose()?.zip(predicted_before) {
+        Some((predicted, before)) => predicted.since(before).told_in(outcome),
+        None => outcome,
+    };
     match settings.fio.as_deref().and_then(|fio| fio::rate(fio, peer, work, time)) {
         Some(rate) => Ok(outcome.with(Figure::FioRate, rate?)),
         None => Ok(outcome),

@@ -10,7 +10,7 @@ use crate::environment::machine::Machine;
 use crate::environment::scratch::{Journalled, Scratch};
 use crate::error::{BenchError, Context};
 use crate::figures::units::GIB;
-use crate::peers::cuesta::Cuesta;
+use crate::peers::cuesta::{Cuesta, Place};
 use crate::peers::kernel::Kernel;
 use crate::peers::mount::{Mount, Null, bindfs};
 use crate::peers::name::PeerName;
@@ -23,6 +23,10 @@ const ELSEWHERE_BYTES: u64 = 4 * GIB;
 const KERNEL_BYTES: u64 = 4 * GIB;
 const CUESTA_BYTES_MAX: u64 = 16 * GIB;
 const DISK_BYTES: u64 = 6 * GIB;
+/// The fast tier of the store that spills, of any `--nvm`: the work `rocksdb-spill` writes twenty times as much,
+const SPILL_NVM: &str = "128M";
+/// and the tier below.
+const LOWER_TIER: &str = "5G";
 
 /// What peers are made of.
 #[derive(Debug, Args)]
@@ -33,7 +37,8 @@ pub struct Materials {
     /// Size of the fast tier of the store.
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     nvm: String,
-    /// A directory on a disk, for the images of ext4-disk, xfs-disk, on-disk and mount-disk (6 GiB each).
+    /// A directory on a disk, for the images of ext4-disk, xfs-disk, on-disk, mount-disk, optimistic, eatmydata and spill
+    /// (6 GiB each).
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     disk_dir: PathBuf,
 }
@@ -97,7 +102,11 @@ impl Stage {
         let has_cuesta = self.peers.iter().any(|peer| {
             matches!(
                 peer.name(),
-                PeerName::Cuesta | PeerName::OnDisk | PeerName::MountDisk | PeerName::Optimistic
+                PeerName::Cuesta
+                    | PeerName::OnDisk
+                    | PeerName::MountDisk
+                    | PeerName::Optimistic
+                    | PeerName::Spill
             )
         });
         Machine::describe(has_cuesta.then_some(&*self.binary), fio)
@@ -117,7 +126,8 @@ impl Stage {
             | PeerName::OnMount
             | PeerName::OnDisk
             | PeerName::MountDisk
-            | PeerName::Optimistic => {
+            | PeerName::Optimistic
+            | PeerName::Spill => {
                 return self.cuesta(name, materials);
             }
             PeerName::Null => {
@@ -153,7 +163,15 @@ impl Stage {
             _ => scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?,
         };
         let (binary, own) = (self.binary.clone(), self.own_executable.clone());
-        let cuesta = Cuesta::new(name, binary, own, home, materials.nvm.clone())?;
+        let place = if name == PeerName::Spill {
+            let disk = scratch.image_on_disk(Journalled::Ext4, "below", &materials.disk_dir, DISK_BYTES)?;
+            // A file system has a folder of its own in its root.
+            let lower = Some((disk.join("tier"), LOWER_TIER.to_owned()));
+            Place { home, nvm: SPILL_NVM.to_owned(), lower }
+        } else {
+            Place { home, nvm: materials.nvm.clone(), lower: None }
+        };
+        let cuesta = Cuesta::new(name, binary, own, place)?;
         Ok(match name {
             PeerName::Mount => Box::new(Mount::new(cuesta, scratch.mount_point("mounted")?)),
             PeerName::MountDisk => Box::new(Mount::on_disk(cuesta, scratch.mount_point("mounted-disk")?)),

@@ -9,6 +9,7 @@
 //! | `run.rs` | runs the program of a work |
 //! | `sharing/` | several processes that share files and directories |
 //! | `single/` | single calls |
+//! | `tiers/` | loads that tiers are judged by, and what large writes cost |
 //! | `writes/` | small synchronous writes, databases, large writes |
 //!
 //! Each program measures itself with its own clock, then reads back what it wrote, outside the measured time. A figure from a
@@ -21,4 +22,5 @@ pub mod programs;
 pub mod run;
 pub mod sharing;
 pub mod single;
+pub mod tiers;
 pub mod writes;

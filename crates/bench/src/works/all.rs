@@ -1,7 +1,7 @@
 //! All works, by subject and by name.
 
 use super::work::Work;
-use super::{calls, daemon, limits, programs, sharing, writes};
+use super::{calls, daemon, limits, programs, sharing, tiers, writes};
 use crate::curves::table;
 use clap::ValueEnum;
 
@@ -20,6 +20,8 @@ pub enum Subject {
     Limits,
     /// Several processes that share files and directories.
     Sharing,
+    /// Stores of several tiers, optimistic mode, and what large writes cost.
+    Tiers,
 }
 
 impl Subject {
@@ -32,6 +34,7 @@ impl Subject {
             Subject::Daemon => daemon::WORKS,
             Subject::Limits => limits::WORKS,
             Subject::Sharing => sharing::WORKS,
+            Subject::Tiers => tiers::WORKS,
         }
     }
 }

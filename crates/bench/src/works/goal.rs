@@ -42,17 +42,36 @@ pub enum Goal {
         /// than the value of this one.
         of: PeerName,
     },
+    /// A peer's value is at least so much, in the figure's unit.
+    Least {
+        /// Whose,
+        peer: PeerName,
+        /// so much.
+        least: f64,
+    },
     /// Reported, not judged.
     Reported,
 }
 
 impl Goal {
+    /// Whether its verdict needs the value of that peer.
+    pub fn is_judged_by(&self, peer: PeerName) -> bool {
+        match self {
+            Goal::TimesTmpfs(_) | Goal::BelowTimesTmpfs(_) | Goal::AddedBelow(_) => {
+                matches!(peer, PeerName::Cuesta | PeerName::Tmpfs)
+            }
+            Goal::Below(_) | Goal::Above(_) => peer == PeerName::Cuesta,
+            _ => self.is_about(peer),
+        }
+    }
+
     /// Whether it is one of that peer: as the one judged, or as the one it is judged by.
     pub fn is_about(&self, peer: PeerName) -> bool {
         match *self {
             Goal::AtMost { peer: judged, of, .. }
             | Goal::AtLeast { peer: judged, of, .. }
             | Goal::MoreThanBelow { peer: judged, of, .. } => judged == peer || of == peer,
+            Goal::Least { peer: judged, .. } => judged == peer,
             _ => false,
         }
     }
@@ -125,3 +144,28 @@ pub const WAIT_ON_DISK: Goal =
 pub const fn mount_on_disk(times: f64) -> Goal {
     Goal::AtLeast { peer: PeerName::MountDisk, times, of: PeerName::Ext4Disk }
 }
+
+/// A large file gets to memory faster than on tmpfs,
+pub const BULK: Goal = Goal::TimesTmpfs(1.3);
+/// to a disk nearly as fast as to the kernel's cache,
+pub const BULK_ON_DISK: Goal = disk(0.7);
+/// and with the wait for the disk as fast as there.
+pub const BULK_SYNCED: Goal = disk(0.95);
+/// Program and daemon together take little more of the processor than one copy.
+pub const ONE_COPY: Goal = Goal::Below(1.3);
+
+/// The first appends of a process wait for nothing that is made ready later.
+pub const FIRST_WAIT: Goal = Goal::Below(2.0);
+
+/// A commit waits little longer beside a table that its own process writes,
+pub const COMMIT_BESIDE: Goal =
+    Goal::MoreThanBelow { peer: PeerName::OnDisk, limit: 5_000.0, of: PeerName::Ext4Disk };
+/// and no longer beside one that another process writes.
+pub const COMMIT_APART: Goal = Goal::AtMost { peer: PeerName::OnDisk, times: 1.0, of: PeerName::Ext4Disk };
+
+/// A small fast tier over a disk does as much as memory alone,
+pub const SPILL: Goal = Goal::AtLeast { peer: PeerName::Spill, times: 0.95, of: PeerName::Cuesta };
+/// and much more than a disk that keeps each key through a loss of power.
+pub const SPILL_TO_DISK: Goal = Goal::AtLeast { peer: PeerName::Spill, times: 30.0, of: PeerName::Ext4Disk };
+/// Ziggurat's predictors were right so often, of 100 (§6).
+pub const PREDICTED: Goal = Goal::Least { peer: PeerName::Spill, least: 97.0 };

@@ -10,6 +10,7 @@
 //! | `program.rs` | the programs of works |
 //! | `programs.rs` | programs that are started, and jobs of many programs |
 //! | `sharing.rs` | several processes that share files |
+//! | `tiers.rs` | stores of several tiers, optimistic mode, large writes |
 //! | `work.rs` | a work, and the lines it gives |
 //! | `writes.rs` | small synchronous writes, databases, large writes |
 //!
@@ -26,5 +27,6 @@ pub mod limits;
 pub mod program;
 pub mod programs;
 pub mod sharing;
+pub mod tiers;
 pub mod work;
 pub mod writes;

@@ -1,6 +1,6 @@
 //! The programs of works, and what each asks of the peers and the machine.
 
-use crate::figures::units::{KIB, MIB};
+use crate::figures::units::{GIB, KIB, MIB};
 use crate::processes::user::User;
 use crate::workload::daemons::at_rest::AtRest;
 use crate::workload::daemons::fill::Filling;
@@ -15,6 +15,12 @@ use crate::workload::sharing::shared::Shared;
 use crate::workload::sharing::{self, nginx, postgres};
 use crate::workload::single::calls::Calls;
 use crate::workload::single::foreign::Foreign;
+use crate::workload::tiers::bulk::Bulk;
+use crate::workload::tiers::commits::LogBesideTable;
+use crate::workload::tiers::filebench::Filebench;
+use crate::workload::tiers::first::FirstAppends;
+use crate::workload::tiers::rocksdb::{self, RocksDb};
+use crate::workload::tiers::short::ShortPrograms;
 use crate::workload::writes::append::Append;
 use crate::workload::writes::create::Create;
 use crate::workload::writes::hand_over::HandOver;
@@ -79,6 +85,18 @@ pub enum Program {
     PgBench(PgBench),
     /// A call that SharedFS performs for a process.
     ServedRename(ServedRename),
+    /// One large file.
+    Bulk(Bulk),
+    /// The first appends of a process.
+    FirstAppends(FirstAppends),
+    /// A log that is synced, beside a table that is written.
+    LogBesideTable(LogBesideTable),
+    /// A Filebench personality.
+    Filebench(Filebench),
+    /// RocksDB.
+    RocksDb(RocksDb),
+    /// Programs that write one file each.
+    ShortPrograms(ShortPrograms),
 }
 
 impl Program {
@@ -107,6 +125,11 @@ impl Program {
             Program::Sqlite(_) => 64 * MIB,
             Program::Job(_) | Program::Shared(_) => 256 * MIB,
             Program::PgBench(_) => 512 * MIB,
+            // The bare copy's as well.
+            Program::Bulk(bulk) => 2 * bulk.file_bytes,
+            Program::FirstAppends(first) => first.size * first.count,
+            Program::LogBesideTable(beside) => beside.table_bytes,
+            Program::Filebench(_) | Program::RocksDb(_) => GIB,
             Program::Foreign(_)
             | Program::Calls(_)
             | Program::Digest(_)
@@ -116,6 +139,7 @@ impl Program {
             | Program::Recovery(_)
             | Program::AtRest(_)
             | Program::ParallelJob(_)
+            | Program::ShortPrograms(_)
             | Program::ServedRename(_) => 0,
         }
     }
@@ -132,7 +156,10 @@ impl Program {
             | Program::Shared(_)
             | Program::ParallelJob(_)
             | Program::PgBench(_)
-            | Program::ServedRename(_) => true,
+            | Program::ServedRename(_)
+            | Program::LogBesideTable(_)
+            | Program::Filebench(_)
+            | Program::RocksDb(_) => true,
             Program::Sqlite(sqlite) => sqlite.processes > 1,
             _ => false,
         }
@@ -143,6 +170,19 @@ impl Program {
         matches!(
             self,
             Program::Shared(_) | Program::ParallelJob(_) | Program::PgBench(_) | Program::ServedRename(_)
+        )
+    }
+
+    /// Whether it is about tiers, optimistic mode or large writes.
+    pub fn is_of_tiers(&self) -> bool {
+        matches!(
+            self,
+            Program::Bulk(_)
+                | Program::FirstAppends(_)
+                | Program::LogBesideTable(_)
+                | Program::Filebench(_)
+                | Program::RocksDb(_)
+                | Program::ShortPrograms(_)
         )
     }
 
@@ -158,6 +198,9 @@ impl Program {
             }
             Program::Shared(Shared::Nginx(nginx)) if nginx.drops_ids && !is_root() => {
                 Some("needs root, to have workers that drop its ids".into())
+            }
+            Program::RocksDb(_) if !is_installed(rocksdb::PROGRAM) => {
+                Some(format!("{} is not installed", rocksdb::PROGRAM))
             }
             Program::PgBench(_) if postgres::programs().is_none() => {
                 Some("PostgreSQL is not installed".into())

@@ -45,10 +45,17 @@ pub const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
 }
 
 impl Work {
+    /// Whether it runs only on the peers that its goals name: it is about tiers, or so large that no other peer is of interest.
+    fn is_for_goals_only(&self) -> bool {
+        let is_about_one = |row: &Row| matches!(row.goal, Goal::Least { .. });
+        self.program.is_of_tiers() || self.rows.iter().any(is_about_one)
+    }
+
     /// Whether the work is run on that peer. A mount runs the works that have a goal on mounts, and those named on the command line.
     /// A peer without contents runs no work that reads them.
     pub fn concerns(&self, peer: PeerName, is_named: bool) -> bool {
         match peer {
+            _ if self.is_for_goals_only() => self.rows.iter().any(|row| row.goal.is_judged_by(peer)),
             PeerName::Cuesta | PeerName::Tmpfs => true,
             PeerName::Ext4Ram | PeerName::XfsRam | PeerName::XfsDisk if self.program.is_of_sharing() => {
                 is_named
@@ -70,6 +77,7 @@ impl Work {
             | PeerName::OnDisk
             | PeerName::MountDisk
             | PeerName::Optimistic
+            | PeerName::Spill
             | PeerName::EatMyData => is_named || self.rows.iter().any(|row| row.goal.is_about(peer)),
         }
     }

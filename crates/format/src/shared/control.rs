@@ -136,6 +136,8 @@ pub struct NoticePage {
     pub attended: AtomicU64,
     /// Directories of each set that another session is about to take from this session, a mount's ([`crate::kept_names`]).
     pub wanted: [AtomicU64; SETS],
+    /// Whether sessions sync their new files: [`ClientPage::sync_habit`] of the session that ended last.
+    pub sync_habit: AtomicU64,
 }
 
 /// The page that all sessions of a store share, and that outlives daemons: a file of the store
@@ -196,6 +198,9 @@ pub struct ClientPage {
     pub unserved: [AtomicU32; UNSERVED_SLOTS],
     /// Of which directories a mount's kernel keeps names, if the session is one's ([`crate::kept_names`]).
     pub kept_names: [[AtomicU64; WAYS]; SETS],
+    /// Whether the session syncs its new files: the count of its predictor of synchronicity, plus one. 0: none of its predictions
+    /// was right or wrong yet.
+    pub sync_habit: AtomicU64,
 }
 
 /// Bit of [`NoticePage::state`]: the daemon is gone or gave the session up.

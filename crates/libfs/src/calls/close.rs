@@ -22,7 +22,7 @@ impl Client {
         self.tell_old_accesses();
         drop(file);
         if self.steers {
-            self.settle_predictions(&inode);
+            self.settle_predictions(&inode, was_mapped);
         }
         if was_mapped {
             self.unpin_if_closed(&inode);
@@ -30,16 +30,19 @@ impl Client {
         self.release_if_closed(&inode)
     }
 
-    /// With the last close it is known whether an fsync came.
+    /// With the last close it is known whether an fsync came. Of a file in mapped mode nothing is known: a program writes it
+    /// through its memory.
     #[cold]
-    fn settle_predictions(&self, inode: &Inode) {
-        if inode.opens.load(Ordering::SeqCst) == 0 {
+    fn settle_predictions(&self, inode: &Inode, was_mapped: bool) {
+        if was_mapped {
+            inode.state.write().predictions = None;
+        } else if inode.opens.load(Ordering::SeqCst) == 0 {
             let mut counts = Counts::default();
             let synced = inode.synced.swap(false, Ordering::Relaxed);
             if let Some(predictions) = &mut inode.state.write().predictions {
                 predictions.note_end(synced, &self.sync_habit, &mut counts);
             }
-            self.session.count_predictions(&counts);
+            self.session.count_predictions(&counts, &self.sync_habit);
         }
     }
 

@@ -103,6 +103,7 @@ impl Client {
         let mut session = Session::attach(link, program, first, wish)?;
         let ahead = std::mem::take(&mut session.welcome.ahead);
         let steers = session.welcome.lower_tiers > 0;
+        let sync_habit = session.habit_before();
         let client = Arc::new(Client {
             retiring: Mutex::new(RetireRound::new(session.retired())),
             truncations: Mutex::new(VecDeque::new()),
@@ -132,7 +133,7 @@ impl Client {
             accesses: Accesses::default(),
             shipping: Shipping::default(),
             steers,
-            sync_habit: Habit::default(),
+            sync_habit,
             has_callers: AtomicBool::new(false),
             name_changes: NameChanges::default(),
         });

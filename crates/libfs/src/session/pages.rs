@@ -1,7 +1,9 @@
 //! Reading the notice page and writing the client page, apart from the positions of the log.
 
 use crate::session::session::Session;
+use crate::steering::hits::Hits;
 use crate::steering::predictions::Counts;
+use crate::steering::synchronicity::Habit;
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::control::UNSERVED_SLOTS;
 use cuesta_format::kept_names::set_of;
@@ -38,9 +40,17 @@ impl Session {
         }
     }
 
-    /// Adds to the counts of predictions that were right and wrong.
-    pub(crate) fn count_predictions(&self, counts: &Counts) {
+    /// The habit of the sessions before this one.
+    pub(crate) fn habit_before(&self) -> Habit {
+        Habit::told(self.notice.page().sync_habit.load(Ordering::Relaxed))
+    }
+
+    /// Adds to the counts of predictions that were right and wrong, and tells the session's habit.
+    pub(crate) fn count_predictions(&self, counts: &Counts, habit: &Habit) {
         let Counts { synchronicity, sizes } = counts;
+        if *synchronicity != Hits::default() {
+            self.client_page.page().sync_habit.store(habit.tell(), Ordering::Relaxed);
+        }
         let added = [synchronicity.right, synchronicity.wrong, sizes.right, sizes.wrong];
         for (counter, added) in self.client_page.page().predictions.iter().zip(added) {
             if added > 0 {

@@ -108,6 +108,11 @@ impl Control {
         self.notice_word(offset_of!(NoticePage, quotas)).store(shown, Ordering::SeqCst);
     }
 
+    /// Tells the habit of the sessions before: whether they synced their new files.
+    pub fn publish_sync_habit(&self, habit: u64) {
+        self.notice_word(offset_of!(NoticePage, sync_habit)).store(habit, Ordering::Relaxed);
+    }
+
     /// Tells after how many bytes the next kick is due.
     pub fn publish_kick_bytes(&self, bytes: u64) {
         self.notice_word(offset_of!(NoticePage, kick_bytes)).store(bytes, Ordering::SeqCst);
@@ -241,6 +246,12 @@ impl Control {
         }
         let (words, _) = bytes.as_chunks::<8>();
         std::array::from_fn(|at| u64::from_ne_bytes(words[at]))
+    }
+
+    /// The habit that the session tells of: whether it syncs its new files. 0: it tells of none.
+    #[must_use]
+    pub fn sync_habit(&self) -> u64 {
+        word!(self.client, atomic_u64, ClientPage.sync_habit).load(Ordering::Relaxed)
     }
 
     /// Calls that the session says it could not be served, by system call number.

@@ -283,7 +283,7 @@ impl Client {
         let predictions = state.predictions.get_or_insert_default();
         let prediction = predictions.note_write(range, synced, waits, &self.sync_habit, &mut counts);
         drop(state);
-        self.session.count_predictions(&counts);
+        self.session.count_predictions(&counts, &self.sync_habit);
         Some(prediction)
     }
 }

@@ -63,6 +63,7 @@ impl SharedFs {
         let session = Session::new(pid, program, slot, record, Vec::new(), Arc::clone(&control));
         session.publish(&self.options);
         session.control.publish_quotas(self.quotas.lock().shown());
+        session.control.publish_sync_habit(self.counters.sync_habit());
         core.sessions.insert(id, session);
         if self.epochs.has_failed() {
             control.publish_unwritable();

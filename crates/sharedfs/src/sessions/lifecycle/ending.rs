@@ -144,6 +144,7 @@ impl SharedFs {
         drop(core);
         self.counters.keep_unserved(&ended.control.unserved());
         self.counters.keep_predictions(ended.control.predictions());
+        self.counters.keep_sync_habit(ended.control.sync_habit());
         self.events.record(Step::Detach { session, pid: ended.pid });
         match self.remove_closed(digester) {
             // The inodes it had open are looked at again.

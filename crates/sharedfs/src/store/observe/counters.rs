@@ -1,10 +1,10 @@
-//! Totals since the daemon started, for `cuesta status`.
+//! Totals since the daemon started, for `cuesta status`; and the habit that new sessions begin with.
 
 use cuesta_format::control::UNSERVED_SLOTS;
 use cuesta_format::wire::PredictorStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Totals; each only grows.
+/// Totals, each of which only grows, and a habit.
 #[derive(Debug)]
 pub struct Counters {
     /// Entries digested.
@@ -17,6 +17,8 @@ pub struct Counters {
     pub fences: AtomicU64,
     /// How often predictors of sessions that have ended were right and wrong.
     predictions: [AtomicU64; 4],
+    /// Whether the session that ended last synced its new files. A program of a moment has no time to learn that.
+    sync_habit: AtomicU64,
     /// Calls not served, of sessions that have ended, by system call number.
     unserved: [AtomicU64; UNSERVED_SLOTS],
 }
@@ -29,6 +31,7 @@ impl Default for Counters {
             digested_bytes: AtomicU64::new(0),
             fences: AtomicU64::new(0),
             predictions: [const { AtomicU64::new(0) }; 4],
+            sync_habit: AtomicU64::new(0),
             unserved: [const { AtomicU64::new(0) }; UNSERVED_SLOTS],
         }
     }
@@ -40,6 +43,19 @@ impl Counters {
         for (total, count) in self.predictions.iter().zip(counts) {
             total.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    /// Keeps the habit of a session that ends. 0: it has none.
+    pub fn keep_sync_habit(&self, habit: u64) {
+        if habit > 0 {
+            self.sync_habit.store(habit, Ordering::Relaxed);
+        }
+    }
+
+    /// The habit that a new session begins with.
+    #[must_use]
+    pub fn sync_habit(&self) -> u64 {
+        self.sync_habit.load(Ordering::Relaxed)
     }
 
     /// The predictions of ended sessions and of `live` ones.

@@ -9,13 +9,13 @@ use super::mend::{Needed, lost_arenas, mend_arenas};
 use super::stamps::ArenaStamps;
 use super::tier_arenas::TierArenas;
 use crate::Error;
-use crate::metadata::Snapshot;
+use crate::metadata::{MetadataError, Snapshot};
 use crate::tiers::device::{Parts, is_disk, label_disk, label_of_disk};
 use crate::tiers::lower_tier::LowerTier;
 use cuesta_format::geometry::{ARENAS_FOLDER, TIER_LABEL_FILE};
 use cuesta_format::stamp::{Misplaced, STAMP_BYTES, Stamp};
 use cuesta_format::superblock::{Opening, Superblock};
-use cuesta_format::{Medium, StoreId, TierNumber};
+use cuesta_format::{Geometry, Medium, StoreId, TierNumber};
 use cuesta_media::Nodes;
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -103,6 +103,17 @@ fn check_label(store: StoreId, lower: &LowerTier) -> Result<(), LowerTierError> 
     found.judge(store, u32::from(lower.number), found.opening).map_err(misplaced)
 }
 
+/// So many arenas reach as far as the windows in a tier do. A session may have written into an arena of which no digest uses a
+/// block yet. A folder has a file for it, but a disk does not tell.
+fn arenas_of_windows(
+    snapshot: &Snapshot,
+    geometry: &Geometry,
+    tier: TierNumber,
+) -> Result<u32, MetadataError> {
+    let arenas = snapshot.windows()?.into_iter().map(|(_, address, _)| geometry.arena(address));
+    Ok(arenas.filter(|arena| arena.tier() == tier).map(|arena| arena.index() + 1).max().unwrap_or(0))
+}
+
 /// Opens one lower tier. Arenas that lost something are mended, if `mends` says so.
 fn open_lower(
     superblock: &Superblock,
@@ -116,7 +127,10 @@ fn open_lower(
         let written_in = snapshot.arenas_written_in(lower.number())?;
         let is_disk = is_disk(&lower.path);
         let parts = match is_disk {
-            true => Parts::of_disk(&lower.path, written_in.len() as u32)?,
+            true => {
+                let arenas = arenas_of_windows(snapshot, &geometry, lower.number())?;
+                Parts::of_disk(&lower.path, arenas.max(written_in.len() as u32))?
+            }
             false => Parts::open(&lower.path, superblock.store, &geometry)?,
         };
         let needed = Needed { store: superblock.store, tier: lower.number(), written_in: &written_in };
