@@ -102,6 +102,11 @@ impl StagedRun {
             _ => Medium::Block,
         };
         let written = file.file.with(|file| write_gathered(file, offset, medium, parts));
+        if let Some(disk) = session.arenas.played(self.run.address.tier()) {
+            let place = geometry.place_in_tier(geometry.arena(self.run.address));
+            let inside = geometry.arena_offset(self.run.address) + inside;
+            disk.written(place + inside, parts.iter().map(|part| part.len() as u64).sum());
+        }
         written.unwrap_or(Err(GatherError::Refused(rustix::io::Errno::BADF)))
     }
 }
@@ -136,7 +141,7 @@ impl Windows {
     }
 
     /// Has the disk take everything that was staged (medium `block`). Says whether it did.
-    pub(crate) fn flush(&self) -> bool {
+    pub(crate) fn flush(&self, session: &Session) -> bool {
         if planted::active(Bug::SyncForgotten) {
             return true;
         }
@@ -147,6 +152,9 @@ impl Windows {
         };
         dirty.iter().all(|file| {
             file.is_dirty.store(false, Ordering::Release);
+            if let Some(disk) = session.arenas.played(self.tier) {
+                disk.flush();
+            }
             let is_flushed = file.file.with(flush_file).is_some_and(|flushed| flushed.is_ok());
             if !is_flushed {
                 file.is_dirty.store(true, Ordering::Release);
