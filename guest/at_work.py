@@ -1,5 +1,6 @@
 """What works on the store of a guest whose power goes: `work` appends records and replaces a file, and says how many are
-durable; `look N` says whether at least N are, whole and in order, and nothing else is.
+durable; `look N` says whether at least N are, whole and in order, and nothing else is. `fill` writes a file that is longer than
+a small fast tier, which `look` finds whole then.
 """
 
 import os
@@ -7,6 +8,8 @@ import sys
 
 FOLDER = '/cuesta'
 RECORD_BYTES = 700
+PIECE_BYTES = 1 << 20
+PIECES = 24
 
 
 def record(number):
@@ -21,7 +24,28 @@ def read(name):
         return b''
 
 
+def piece(number):
+    return record(number) * (PIECE_BYTES // RECORD_BYTES)
+
+
+def look_at_large():
+    if not os.path.exists(f'{FOLDER}/large'):
+        return
+    with open(f'{FOLDER}/large', 'rb') as file:
+        for number in range(PIECES):
+            if file.read(len(piece(number))) != piece(number):
+                sys.exit(print(f'wrong: piece {number} of what is on both tiers'))
+
+
+def fill():
+    with open(f'{FOLDER}/large', 'wb') as file:
+        for number in range(PIECES):
+            file.write(piece(number))
+    look_at_large()
+
+
 def look(least):
+    look_at_large()
     log = read('log')
     count = len(log) // RECORD_BYTES
     if log != b''.join(map(record, range(count))):
@@ -53,5 +77,7 @@ def work():
 
 if sys.argv[1] == 'work':
     work()
+elif sys.argv[1] == 'fill':
+    fill()
 else:
     look(int(sys.argv[2]))

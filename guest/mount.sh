@@ -1,6 +1,6 @@
 # Sourced by a guest's job: what is writable, /dev/shm on persistent memory, and the job's output to the host. $dax: "always"; or
 # "never", and the NVDIMM is a disk as any other, with the kernel's pages before it; or "none": it is a device of bytes, and
-# /dev/shm lies on a disk.
+# /dev/shm lies on a disk. $medium: where it is "below", a disk is mounted besides, at /run/disk.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/run TMPDIR=/run
 exec </dev/null >/dev/ttyS1 2>&1
@@ -39,3 +39,8 @@ grep -q " /dev/shm ext4 .*dax=$dax" /proc/mounts || give_up "dax=$dax is refused
 chmod 1777 /dev/shm
 mkdir -p /dev/shm/tmp
 chmod 1777 /dev/shm/tmp
+if [ "$medium" = below ]; then
+    mkdir /run/disk
+    mount /dev/vda /run/disk 2>/dev/null || { mkfs.ext4 -q /dev/vda && mount /dev/vda /run/disk; } ||
+        give_up "the disk below cannot be mounted"
+fi

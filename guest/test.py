@@ -4,12 +4,13 @@ when the power goes.
 tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
 cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
        finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media, and with
-       the NVDIMM as a device of bytes, which is another store's once.
+       the NVDIMM as a device of bytes, which is another store's once; and with a disk below a fast tier that is too small, which `device` has
+       as well.
 nodes: two memory nodes; the log of a program on one lies there.
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays; on DAX, and on the device.
 
-Usage: test.py TARGET [--profile NAME] [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+Usage: test.py TARGET [--profile NAME] [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device|below] [--suite NAME] [--cuts N] [--kills N] [--seed N].
 --slice: platform and a cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 
@@ -25,8 +26,14 @@ import time
 import guest
 
 # What a store is made of, and how the NVDIMM is mounted for that: `device` is not, and what of the store is in files lies on a disk.
-DAX = {'pmem': 'always', 'block': 'never', 'device': 'none'}
-PLACES = {'pmem': '--medium pmem', 'block': '--medium block', 'device': '--nvm-path /dev/dax0.0'}
+# `below` and `device` have a disk below a fast tier that does not hold all.
+DAX = {'pmem': 'always', 'block': 'never', 'device': 'none', 'below': 'always'}
+PLACES = {
+    'pmem': '--medium pmem --nvm 512M',
+    'block': '--medium block --nvm 512M',
+    'device': '--nvm-path /dev/dax0.0 --nvm 16M --tier disk=/dev/shm/tier:256M',
+    'below': '--medium pmem --nvm 16M --tier disk=/run/disk/tier:256M',
+}
 CRATES = ['cuesta-media', 'cuesta-oplog', 'cuesta-sharedfs', 'cuesta-libfs']
 # Until it is killed a guest has at least so many records acknowledged, and at most this many more.
 RECORDS_LEAST, RECORDS_MORE = 20, 400
@@ -38,7 +45,7 @@ GUEST_SECONDS_MAX = 3600
 def job(folder, name, medium, script):
     """A file with a job: the script, with what is writable before it and the guest's end behind it."""
     file = folder / name
-    file.write_text(f'dax={DAX[medium]}\n. {shlex.quote(str(guest.HERE / "mount.sh"))}\n{script}\npoweroff_now\n')
+    file.write_text(f'dax={DAX[medium]} medium={medium}\n. {shlex.quote(str(guest.HERE / "mount.sh"))}\n{script}\npoweroff_now\n')
     return file
 
 
@@ -108,7 +115,9 @@ def hear(running, until):
 def run_cuts(folder, medium, cuesta, cuts, chance):
     cuesta = shlex.quote(str(cuesta))
     guest.forget(folder)
-    make = f'{cuesta} mkfs /dev/shm/store {PLACES[medium]} --nvm 512M || echo wrong: mkfs\n'
+    make = f'{cuesta} mkfs /dev/shm/store {PLACES[medium]} || echo wrong: mkfs\n'
+    if '--tier' in PLACES[medium]:
+        make += at_work(cuesta, 'fill') + '\n'
     acknowledged = 0
     for cut in range(cuts):
         check = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'

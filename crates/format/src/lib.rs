@@ -23,7 +23,8 @@ pub use log::{acknowledged, call_tag, dependency, entry, operation};
 pub use messages::{event, kernel_notice, mount_calls, parcel, wire};
 pub use shared::{account, control, kept_names};
 pub use store::{
-    durability, emulation, epochs, geometry, identity, persistence, session_table, stamp, superblock,
+    disk_profile, durability, emulation, epochs, geometry, identity, persistence, session_table, stamp,
+    superblock,
 };
 
 pub use call_tag::{CALL_SLOTS, CallRecord, CallSlot, CallTag, Caller, CallerId};

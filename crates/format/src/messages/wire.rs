@@ -20,6 +20,7 @@ pub use status::{
     Explanation, PredictorStatus, RequestWaits, SessionStatus, Status, StoreTotals, TierStatus,
 };
 
+use crate::disk_profile::DiskProfile;
 use crate::durability::{Durability, DurabilityWish};
 use crate::emulation::Profile;
 use crate::event::Event;
@@ -32,7 +33,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 31;
+pub const PROTOCOL_VERSION: u32 = 32;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -478,6 +479,8 @@ pub struct Welcome {
     pub awake_us: u32,
     /// How many tiers lie below the fast one.
     pub lower_tiers: u8,
+    /// Those of them that play another disk.
+    pub played: Vec<(TierNumber, DiskProfile)>,
     /// Whole blocks of a write from which on they may go to a window, in bytes; 0: none may.
     pub stage_bytes: u32,
     /// When its calls that ask for durability return, on medium `block`.

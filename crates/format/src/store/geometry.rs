@@ -124,6 +124,12 @@ impl Geometry {
         self.arena_bytes + if self.checks_content { sums.next_multiple_of(BLOCK_BYTES) } else { 0 }
     }
 
+    /// Where an arena begins, if the arenas of its tier are taken to lie one behind the other, as on a disk.
+    #[must_use]
+    pub fn place_in_tier(&self, arena: ArenaId) -> u64 {
+        u64::from(arena.index()) * self.of_tier(arena.tier()).arena_file_bytes()
+    }
+
     /// Where in its arena's file the checksum of a block lies.
     #[must_use]
     pub fn sum_offset(&self, address: BlockAddress) -> u64 {

@@ -2,6 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `disk_profile.rs` | profiles of slower disks that lower tiers play |
 //! | `durability.rs` | when a call that asks for durability returns |
 //! | `emulation.rs` | profiles of slower media that a store plays |
 //! | `epochs.rs` | the newest epoch of a store that is on the disk |
@@ -14,6 +15,7 @@
 //!
 //! The room knows nothing of operations and messages.
 
+pub mod disk_profile;
 pub mod durability;
 pub mod emulation;
 pub mod epochs;

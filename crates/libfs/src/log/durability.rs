@@ -14,6 +14,7 @@ use crate::sharing::shipped::ShippedChange;
 use crate::sync::Ordering;
 use cuesta_format::Medium;
 use cuesta_format::wire::{Request, Response};
+use cuesta_media::emulate::settle;
 use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
 
@@ -94,9 +95,12 @@ impl Client {
         let commit = |window: &Window, pieces: &[Piece]| {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
-        let staged = || self.windows.flush() && self.lower_windows.flush();
+        let staged = || self.windows.flush(&self.session) && self.lower_windows.flush(&self.session);
         let depended_on = || staged() && self.make_senders_durable().is_ok();
         let written = self.session.appender.sync(self.session.digested(), depended_on, commit);
+        if self.session.arenas.plays_disks {
+            settle();
+        }
         written.or_else(|_| self.with_daemon(|| self.digest_own_log()))
     }
 

@@ -143,6 +143,11 @@ impl StagedRun {
             Some(emulated) => emulated.write_by_call(parts.iter().map(UserSlice::len).sum(), write),
             None => write(),
         };
+        if let Some(disk) = session.arenas.played(self.run.address.tier()) {
+            let place = geometry.place_in_tier(geometry.arena(self.run.address));
+            let inside = geometry.arena_offset(self.run.address) + inside;
+            disk.written(place + inside, parts.iter().map(|part| part.len() as u64).sum());
+        }
         // Before the entry that names the blocks is there: a thread that syncs the entry finds this.
         file.note_write();
         written
@@ -184,7 +189,7 @@ impl Windows {
     }
 
     /// Has the disk take everything that was staged (medium `block`). Says whether it did.
-    pub(crate) fn flush(&self) -> bool {
+    pub(crate) fn flush(&self, session: &Session) -> bool {
         if planted::active(Bug::SyncForgotten) {
             return true;
         }
@@ -193,7 +198,12 @@ impl Windows {
             let files = state.files.iter().map(|kept| &kept.file);
             files.filter(|file| file.is_dirty()).cloned().collect()
         };
-        dirty.iter().all(|file| file.flush())
+        dirty.iter().all(|file| {
+            if let Some(disk) = session.arenas.played(self.tier) {
+                disk.flush();
+            }
+            file.flush()
+        })
     }
 
     /// A buffer of [`BUFFER_BYTES`].

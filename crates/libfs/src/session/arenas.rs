@@ -2,9 +2,9 @@
 //! checksums.
 
 use crate::sync::Mutex;
-use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium, TierNumber};
 use cuesta_media::Mapping;
-use cuesta_media::emulate::Emulated;
+use cuesta_media::emulate::{Emulated, PlayedDisk};
 use std::sync::{Arc, OnceLock};
 
 /// Arenas of one chunk of the table. A chunk is allocated when one of its arenas is first mapped.
@@ -48,6 +48,10 @@ pub(crate) struct Arenas {
     lower: [OnceLock<Tier>; 8],
     pub(super) medium: Medium,
     pub(super) emulated: Option<Arc<Emulated>>,
+    /// The disks that lower tiers play: of tiers 1, 2 and so on.
+    played: [Option<Arc<PlayedDisk>>; 8],
+    /// Whether any does.
+    pub(crate) plays_disks: bool,
     pub(super) mapping: Mutex<()>,
 }
 
@@ -57,10 +61,27 @@ impl Arenas {
         self.emulated.as_ref()
     }
 
-    pub(crate) fn new(geometry: Geometry, medium: Medium, emulated: Option<Arc<Emulated>>) -> Arenas {
+    pub(crate) fn new(
+        geometry: Geometry,
+        medium: Medium,
+        emulated: Option<Arc<Emulated>>,
+        disks: Vec<(TierNumber, Arc<PlayedDisk>)>,
+    ) -> Arenas {
         let fast = chunks((geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS));
         let lower = std::array::from_fn(|_| OnceLock::new());
-        Arenas { fast, lower, medium, emulated, mapping: Mutex::new(()) }
+        let mut played = [const { None }; 8];
+        let plays_disks = !disks.is_empty();
+        for (tier, disk) in disks {
+            if let Some(place) = usize::from(tier.0).checked_sub(1).and_then(|index| played.get_mut(index)) {
+                *place = Some(disk);
+            }
+        }
+        Arenas { fast, lower, medium, emulated, played, plays_disks, mapping: Mutex::new(()) }
+    }
+
+    /// The disk that a tier plays.
+    pub(crate) fn played(&self, tier: TierNumber) -> Option<&PlayedDisk> {
+        self.played.get(usize::from(tier.0).checked_sub(1)?)?.as_deref()
     }
 
     pub(super) fn place(&self, arena: ArenaId) -> Option<&OnceLock<Mapping>> {

@@ -122,6 +122,7 @@ mod tests {
             store: StoreId([1; 16]),
             medium: Medium::Memory,
             emulated: None,
+            played: Vec::new(),
             persistence_domain: PersistenceDomain::MemoryController,
             geometry: Geometry::default(),
             session: SessionId(1),

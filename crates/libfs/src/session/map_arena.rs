@@ -30,6 +30,9 @@ impl Session {
         if let Some(emulated) = arenas.emulated.as_ref().filter(|_| is_fast) {
             mapping.emulate(emulated);
         }
+        if arenas.played(arena.tier()).is_some() {
+            mapping.read_no_more_than_needed();
+        }
         let _ = place.set(mapping);
         Ok(())
     }

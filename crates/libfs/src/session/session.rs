@@ -21,7 +21,7 @@ use cuesta_format::entry::Salt;
 use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{PROTOCOL_VERSION, Report, Request, Response, Welcome};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId};
-use cuesta_media::emulate::Emulated;
+use cuesta_media::emulate::{Emulated, PlayedDisk};
 use cuesta_media::{Window, persist};
 use cuesta_oplog::{Appender, Marks, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
@@ -110,10 +110,14 @@ impl Session {
         persist::announce(welcome.medium, welcome.persistence_domain);
         let geometry = welcome.geometry.check().map_err(|error| Error::Daemon(error.to_string()))?;
         let missing = || Error::Daemon("descriptors are missing".into());
-        let emulated = match welcome.emulated {
-            None => None,
-            Some(profile) => Some(Emulated::new(profile, descriptors.pop().ok_or_else(missing)?)?),
-        };
+        let (mut emulated, mut disks) = (None, Vec::new());
+        if welcome.emulated.is_some() || !welcome.played.is_empty() {
+            let channels = descriptors.pop().ok_or_else(missing)?;
+            emulated = welcome.emulated.map(|profile| Emulated::new(profile, &channels)).transpose()?;
+            for &(tier, profile) in &welcome.played {
+                disks.push((tier, PlayedDisk::new(profile, tier, &channels)?));
+            }
+        }
         let [notice, client_page, kick, incarnation, references] =
             <[OwnedFd; 5]>::try_from(descriptors).map_err(|_| missing())?;
         let store_page = StorePageMapping::map(&incarnation, welcome.incarnation)?;
@@ -128,7 +132,7 @@ impl Session {
         let appender = Appender::new(Ring::new(window, geometry), salt, welcome.start, client_page.mapping());
         let credit = Credit::new(&welcome);
         let session = Session {
-            arenas: Arenas::new(geometry, welcome.medium, emulated),
+            arenas: Arenas::new(geometry, welcome.medium, emulated, disks),
             generation: AtomicU64::new(welcome.lease_generation.0),
             given_back: AtomicU64::new(0),
             retired: AtomicU64::new(welcome.start.0),

@@ -56,18 +56,19 @@ impl Drop for Channels {
 }
 
 /// A channel that is taken for longer is taken for broken: a write call's bytes need a sixth of that at most.
-const BACKLOG_NS_MAX: u64 = 1_000_000_000;
+pub(super) const BACKLOG_NS_MAX: u64 = 1_000_000_000;
 
 /// How long bytes take.
 pub(super) fn transfer_ns(bytes: u64, mb_s: u64) -> u64 {
     bytes.saturating_mul(1000).div_ceil(mb_s)
 }
 
-/// Takes the channel for `busy_ns`, from `began_ns` on or when it is free; says until when.
-pub(super) fn take(free_ns: &AtomicU64, began_ns: u64, busy_ns: u64) -> u64 {
+/// Takes the channel for `busy_ns`, from `began_ns` on or when it is free; says until when. One that says it is taken
+/// for more than `backlog_ns_max` is free.
+pub(super) fn take(free_ns: &AtomicU64, began_ns: u64, busy_ns: u64, backlog_ns_max: u64) -> u64 {
     let mut free = free_ns.load(Ordering::Relaxed);
     loop {
-        let is_broken = free > began_ns.saturating_add(BACKLOG_NS_MAX);
+        let is_broken = free > began_ns.saturating_add(backlog_ns_max);
         let from_ns = if is_broken { began_ns } else { free.max(began_ns) };
         let until_ns = from_ns.saturating_add(busy_ns);
         match free_ns.compare_exchange_weak(free, until_ns, Ordering::Relaxed, Ordering::Relaxed) {
@@ -92,13 +93,13 @@ mod tests {
     #[test]
     fn later_accesses_wait_for_earlier_ones_and_none_for_nonsense() {
         let free = AtomicU64::new(0);
-        assert_eq!(take(&free, 100, 10), 110);
-        assert_eq!(take(&free, 105, 10), 120);
-        assert_eq!(take(&free, 200, 10), 210);
+        assert_eq!(take(&free, 100, 10, BACKLOG_NS_MAX), 110);
+        assert_eq!(take(&free, 105, 10, BACKLOG_NS_MAX), 120);
+        assert_eq!(take(&free, 200, 10, BACKLOG_NS_MAX), 210);
         free.store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(take(&free, 300, 10), 310);
+        assert_eq!(take(&free, 300, 10, BACKLOG_NS_MAX), 310);
         free.store(300 + BACKLOG_NS_MAX, Ordering::Relaxed);
-        assert_eq!(take(&free, 300, 10), 310 + BACKLOG_NS_MAX);
+        assert_eq!(take(&free, 300, 10, BACKLOG_NS_MAX), 310 + BACKLOG_NS_MAX);
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
         let free = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| (0..10_000).for_each(|_| _ = take(&free, 5, 3)));
+                scope.spawn(|| (0..10_000).for_each(|_| _ = take(&free, 5, 3, BACKLOG_NS_MAX)));
             }
         });
         assert_eq!(free.into_inner(), 5 + 2 * 10_000 * 3);

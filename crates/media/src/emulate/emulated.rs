@@ -13,7 +13,7 @@
 //! Not played are caches (each read is taken to miss them), the 256 bytes that real modules write at least, and
 //! the interference of reads and writes there.
 
-use super::channel::{CHANNELS_BYTES, Channels, take, transfer_ns};
+use super::channel::{BACKLOG_NS_MAX, CHANNELS_BYTES, Channels, take, transfer_ns};
 use crate::error::MediaError;
 use cuesta_format::emulation::Profile;
 use rustix::fd::{AsFd, OwnedFd};
@@ -40,7 +40,7 @@ pub struct Emulated {
     late_ns: u64,
 }
 
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -90,7 +90,7 @@ impl Emulated {
         if mb_s == 0 || bytes == 0 {
             return began_ns;
         }
-        take(self.channels.word(offset), began_ns, transfer_ns(bytes, mb_s))
+        take(self.channels.word(offset), began_ns, transfer_ns(bytes, mb_s), BACKLOG_NS_MAX)
     }
 
     fn read_deadline_ns(&self, began_ns: u64, bytes: u64) -> u64 {

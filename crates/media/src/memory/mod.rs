@@ -8,6 +8,7 @@
 //! | `node.rs` | a memory node, and the wish to get memory from one |
 //! | `nodes.rs` | which nodes the machine has, and where memory lies |
 //! | `pages.rs` | the kernel's calls for addresses and pages |
+//! | `residency.rs` | which pages the kernel has in its page cache |
 //! | `shared.rs` | checked accesses to memory that others change as well |
 //! | `unsynced.rs` | stores that the disk does not have yet |
 //! | `window.rs` | reserved addresses in which files lie side by side |
@@ -20,6 +21,7 @@ pub(crate) mod mapping;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod pages;
+mod residency;
 pub(crate) mod shared;
 pub(crate) mod unsynced;
 pub(crate) mod window;

@@ -8,6 +8,7 @@ use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::wire::{DamagedContent, Response, ScrubPlace, Scrubbed};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, FileKind, InodeNumber};
+use cuesta_media::emulate::settle;
 use std::time::{Duration, Instant};
 
 /// How long content is looked at before the client is told how far it is.
@@ -31,6 +32,7 @@ impl SharedFs {
         let (mut place, mut suspects) = (from, Vec::new());
         while place.inode < end && began.elapsed() < SCRUB_TIME && suspects.len() < SUSPECTS_MAX {
             place = self.scrub_some(&snapshot, place, &mut scrubbed, &mut suspects)?;
+            settle();
         }
         scrubbed.next = (place.inode < end).then_some(place);
         scrubbed.bad_blocks = self.space.lock().allocator.bad_blocks();

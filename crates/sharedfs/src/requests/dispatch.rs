@@ -7,6 +7,7 @@ use crate::requests::granting::Ahead;
 use crate::sessions::{Ending, Session};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{DEPENDENCIES_MAX, PROTOCOL_VERSION, Refusal, Request, Response};
+use cuesta_media::emulate::settle;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ impl SharedFs {
     pub fn handle(&self, session: SessionId, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Response {
         let asked = Instant::now();
         let answer = self.answer(session, request, descriptors);
+        // No lock is held any more, and the thread serves one connection.
+        settle();
         self.request_times.note(request, asked.elapsed());
         match answer {
             Ok(response) => response,

@@ -5,6 +5,7 @@ use crate::tiers::{TierArenas, blocks_in};
 use crate::{Error, SharedFs};
 use cuesta_format::wire::{SessionStatus, Status, StoreTotals, TierStatus};
 use cuesta_format::{Medium, TierNumber};
+use cuesta_media::emulate::PlayedDisk;
 use std::sync::atomic::Ordering;
 
 impl SharedFs {
@@ -52,6 +53,10 @@ impl SharedFs {
                     name,
                     path,
                     medium: self.arenas.tier(tier).map_or(Medium::Block, TierArenas::medium),
+                    profile: name_of(number)
+                        .map(|(_, lower)| lower.profile)
+                        .filter(|profile| !profile.is_none()),
+                    disk_use: self.arenas.tier(tier).ok().and_then(TierArenas::played).map(PlayedDisk::used),
                     blocks: self.arenas.tier(tier).map_or(0, blocks_in),
                     blocks_used: space.allocator.used_blocks(tier),
                     missing: self.arenas.why_missing(tier).map(str::to_owned),

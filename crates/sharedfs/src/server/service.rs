@@ -9,6 +9,7 @@ use crate::{Ending, Error, SharedFs};
 use cuesta_format::durability::DurabilityWish;
 use cuesta_format::wire::{Refusal, Request, Response, Welcome};
 use cuesta_format::{InodeNumber, SessionId};
+use cuesta_media::emulate::settle;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -174,7 +175,10 @@ impl Service for SharedFs {
     }
 
     fn write_logs(&self) -> Result<Option<Duration>, Error> {
-        SharedFs::write_logs(self)
+        let written = SharedFs::write_logs(self);
+        // The thread that cuts holds no lock any more.
+        settle();
+        written
     }
 
     fn before_writing(&self) -> Option<Duration> {

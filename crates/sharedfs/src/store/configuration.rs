@@ -2,6 +2,7 @@
 
 use crate::metadata::CACHE_BYTES;
 use crate::tiers::{LowerTier, Region};
+use cuesta_format::disk_profile::DISK_PRESETS;
 use cuesta_format::durability::{OPTIMISTIC_MS_MAX, check_milliseconds};
 use cuesta_format::emulation::Profile;
 use cuesta_format::{BLOCK_BYTES, Durability, PersistenceDomain};
@@ -329,6 +330,13 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
     )
 }
 
+/// What is wrong with a text, and in which line.
+fn in_a_line(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1));
+    line.unwrap_or_default() + &error.message().replace('\n', "; ")
+}
+
 /// Lower tiers are numbered from 1 on, without gaps.
 fn check_tiers(tiers: &BTreeMap<String, LowerTier>) -> Result<(), String> {
     let mut numbers: Vec<u8> = tiers.values().map(|tier| tier.number).collect();
@@ -350,11 +358,19 @@ pub fn tiers_template(tiers: &BTreeMap<String, LowerTier>) -> String {
     let mut text = String::new();
     let mut ordered: Vec<_> = tiers.iter().collect();
     ordered.sort_by_key(|(_, tier)| tier.number);
-    for (name, LowerTier { number, path, bytes }) in ordered {
+    for (name, LowerTier { number, path, bytes, profile }) in ordered {
         let path = toml::Value::String(path.display().to_string());
+        let names = DISK_PRESETS.map(|(name, _)| name).join(", ");
+        let profile = match profile.is_none() {
+            true => "# profile = \"hdd\"".to_owned(),
+            false => format!("profile = \"{profile}\""),
+        };
         text += &format!(
-            "\n# A lower tier: its number (1 is right below the fast tier), its folder, and bytes of content it may hold.\n\
-             [tier.{name}]\nnumber = {number}\npath = {path}\nbytes = {bytes}\n"
+            "\n# A lower tier: its number (1 is right below the fast tier), its folder, and bytes of content it may hold. A profile\n\
+             # plays a slower disk on it: {names}, or figures of your own, like\n\
+             # {{ read_ns = 80000, write_ns = 85000, read_mb_s = 500, write_mb_s = 500 }}; cuesta calibrate STORE --tier {name}\n\
+             # measures it.\n\
+             [tier.{name}]\nnumber = {number}\npath = {path}\nbytes = {bytes}\n{profile}\n"
         );
     }
     text
@@ -381,7 +397,7 @@ impl Options {
 
     /// Reads the text of a configuration.
     pub fn parse(text: &str) -> Result<Options, String> {
-        let options: Options = toml::from_str(text).map_err(|error| error.to_string())?;
+        let options: Options = toml::from_str(text).map_err(|error| in_a_line(text, &error))?;
         if options.digest_batch_bytes < 64 << 10 || options.digest_batch_bytes > 1 << 30 {
             return Err("digest_batch_bytes must be from 65536 to 1073741824".into());
         }
@@ -416,6 +432,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::disk_profile::DiskProfile;
 
     #[test]
     fn the_template_is_all_defaults_and_each_line_is_known() {
@@ -433,7 +450,10 @@ mod tests {
 
     #[test]
     fn lower_tiers_are_read_as_they_are_written_and_have_numbers_without_gaps() {
-        let tier = |number, path: &str| LowerTier { number, path: path.into(), bytes: 5 << 30 };
+        let tier = |number, path: &str| {
+            let profile = DiskProfile::default();
+            LowerTier { number, path: path.into(), bytes: 5 << 30, profile }
+        };
         let tiers: BTreeMap<String, LowerTier> =
             [("ssd".into(), tier(1, "/mnt/a \"b\"")), ("hdd".into(), tier(2, "/mnt/c"))].into();
         let options =
@@ -444,6 +464,40 @@ mod tests {
         assert!(Options::parse(&two).unwrap_err().contains("must be 1, 2"));
         let relative = tiers_template(&[("disk".into(), tier(1, "mnt"))].into());
         assert!(Options::parse(&relative).unwrap_err().contains("[tier.disk]"));
+    }
+
+    #[test]
+    fn a_disk_to_play_is_read_as_it_is_written_and_from_a_table() {
+        let tier = |profile: &str| {
+            let profile = profile.parse().unwrap();
+            LowerTier { number: 1, path: "/mnt".into(), bytes: 5 << 30, profile }
+        };
+        for profile in ["nvme", "sata-ssd", "hdd", "optane-ssd", "hdd,seek_ns=4000000", "read_ns=5"] {
+            let tiers: BTreeMap<String, LowerTier> = [("disk".into(), tier(profile))].into();
+            assert_eq!(Options::parse(&tiers_template(&tiers)).unwrap().tier, tiers, "{profile}");
+        }
+        let text = |profile: &str| {
+            format!(
+                "kick_bytes = 1\n[tier.disk]\nnumber = 1\npath = \"/mnt\"\nbytes = 5\nprofile = {profile}\n"
+            )
+        };
+        let figures = Options::parse(&text("{ read_ns = 3, write_mb_s = 20 }")).unwrap();
+        assert_eq!(figures.tier["disk"].profile, tier("read_ns=3,write_mb_s=20").profile);
+        for (profile, word) in [
+            ("\"tape\"", "\"tape\""),
+            ("{ read_us = 3 }", "\"read_us\""),
+            ("{ read_mb_s = 3 }", "from 10 to"),
+            ("7", "\"hdd\""),
+        ] {
+            let error = Options::parse(&text(profile)).unwrap_err();
+            assert!(error.starts_with("line 6: ") && error.contains(word), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        let unknown = Options::parse(&text("\"tape\"")).unwrap_err();
+        assert!(
+            unknown.contains("nvme, sata-ssd, hdd, optane-ssd") && unknown.contains("flush_ns"),
+            "{unknown}"
+        );
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The medium that the configuration has played on the store's own.
+//! The medium that the configuration has played on the store's own, and the disks that lower tiers play.
 //!
 //! What all processes of the store share of it is a file of the tier, so that sessions and daemons to come go on with it.
 
 use crate::Error;
-use cuesta_format::Medium;
+use crate::tiers::{Arenas, LowerTier};
 use cuesta_format::emulation::Profile;
 use cuesta_format::geometry::CHANNELS_FILE;
+use cuesta_format::{Medium, TierNumber};
 use cuesta_media::create_allocated;
-use cuesta_media::emulate::{CHANNELS_BYTES, Emulated};
+use cuesta_media::emulate::{CHANNELS_BYTES, Emulated, PlayedDisk};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -21,11 +22,28 @@ pub(crate) fn begin(tier: &Path, medium: Medium, asked: Profile) -> Result<Optio
     if medium == Medium::Block {
         return Err(Error::EmulatedDisk(asked));
     }
+    provide_channels(tier)?;
+    Ok(Some(Emulated::new(asked, channels(tier)?)?))
+}
+
+/// Begins to play the disks that lower tiers are asked to play. A tier that is missing plays none.
+pub(crate) fn begin_on_lower_tiers(tier: &Path, arenas: &Arenas, lower: &[LowerTier]) -> Result<(), Error> {
+    for lower in lower.iter().filter(|lower| !lower.profile.is_none()) {
+        let number = TierNumber(lower.number);
+        if let Ok(arenas) = arenas.tier(number) {
+            provide_channels(tier)?;
+            arenas.play(PlayedDisk::new(lower.profile, number, channels(tier)?)?);
+        }
+    }
+    Ok(())
+}
+
+fn provide_channels(tier: &Path) -> Result<(), Error> {
     let path = tier.join(CHANNELS_FILE);
     if !path.exists() {
         create_allocated(&path, CHANNELS_BYTES)?;
     }
-    Ok(Some(Emulated::new(asked, channels(tier)?)?))
+    Ok(())
 }
 
 /// A descriptor of what is shared.

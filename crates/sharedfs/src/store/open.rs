@@ -93,8 +93,9 @@ impl SharedFs {
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(&parts, &geometry, &owned, &nodes)?;
         let generation = Some(superblocks.opening.generation + 1);
-        let arenas =
-            open_arenas(&parts, &superblock, &metadata.read()?, &options.lower_tiers(), &nodes, generation)?;
+        let lower = options.lower_tiers();
+        let arenas = open_arenas(&parts, &superblock, &metadata.read()?, &lower, &nodes, generation)?;
+        emulation::begin_on_lower_tiers(tier, &arenas, &lower)?;
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
             table.emulate(emulated);

@@ -1,11 +1,13 @@
 //! A lower tier, as people name it.
 
+use cuesta_format::disk_profile::DiskProfile;
 use cuesta_format::{Geometry, TierNumber};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A lower tier, as the store's configuration has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LowerTier {
     /// Its number: 1 is the tier below the fast one.
@@ -14,6 +16,30 @@ pub struct LowerTier {
     pub path: PathBuf,
     /// Bytes of content it may hold.
     pub bytes: u64,
+    /// The disk that is played on its own.
+    #[serde(default, deserialize_with = "profile")]
+    pub profile: DiskProfile,
+}
+
+/// A profile as people write it.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a profile is a text like \"hdd\", or a table of figures like { read_ns = 80000 }"
+)]
+enum WrittenProfile {
+    Text(String),
+    Figures(BTreeMap<String, u64>),
+}
+
+fn profile<'de, D: Deserializer<'de>>(written: D) -> Result<DiskProfile, D::Error> {
+    let read = match WrittenProfile::deserialize(written)? {
+        WrittenProfile::Text(text) => text.parse(),
+        WrittenProfile::Figures(figures) => {
+            DiskProfile::of_figures(figures.iter().map(|(key, value)| (key.as_str(), *value)))
+        }
+    };
+    read.map_err(serde::de::Error::custom)
 }
 
 impl LowerTier {

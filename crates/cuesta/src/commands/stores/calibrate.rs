@@ -1,10 +1,10 @@
-//! `cuesta calibrate`: measures a medium, and how much of a profile is obtained on it.
+//! `cuesta calibrate`: measures a medium, and how much of a profile is obtained on it. `disk` does so for lower tiers.
 
-use crate::messages::failure::Failure;
+use crate::messages::failure::{Failure, WRONG_USAGE};
 use crate::messages::output;
 use crate::messages::size::human;
 use crate::stores::store::Store;
-use cuesta_format::emulation::{Figure, Profile};
+use cuesta_format::emulation::{Figure, Profile, ProfileError};
 use cuesta_format::geometry::DEVICE_LINK;
 use cuesta_media::Medium;
 use cuesta_media::emulate::calibrate::Scratch;
@@ -14,20 +14,23 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod disk;
+
+use disk::PART_OFF_MAX;
+
 /// Where memory is measured when no store says where.
 const MEMORY_FOLDER: &str = "/dev/shm";
 /// As much of the medium is measured, if half of what is free holds it: more than caches keep.
 const SCRATCH_BYTES: u64 = 256 << 20;
 /// With less, caches would be measured.
 const SCRATCH_BYTES_LEAST: u64 = 16 << 20;
-/// A figure that is slower than asked by a larger part is not what was asked for.
-const PART_OFF_MAX: f64 = 0.2;
 
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Measure what a medium does, and what a program gets of an emulation profile on it.\n\n\
                   With STORE: its medium, and the profile of its cuesta.toml. Without: memory, in /dev/shm. A medium can be \
-                  slowed down to a profile's figures, and not sped up: what of the profile is faster is told. Takes a second, \
+                  slowed down to a profile's figures, and not sped up: what of the profile is faster is told. With --tier: the \
+                  disk of a lower tier, as programs meet it when the page cache holds nothing. Takes a second, or some on a disk, \
                   and up to 256 MiB of the medium meanwhile; other work on the machine is measured along.",
     after_help = "\
 Examples:
@@ -35,6 +38,8 @@ Examples:
   cuesta calibrate --emulate optane-pmm            how exactly it plays a profile
   cuesta calibrate --emulate read_ns=300,write_ns=500,read_mb_s=5000,write_mb_s=2000
   cuesta calibrate ~/store --json                  as its cuesta.toml says
+  cuesta calibrate ~/store --tier disk             a lower tier, as its cuesta.toml says
+  cuesta calibrate ~/store --tier disk --emulate hdd,seek_ns=4000000
 
 Profiles:
   dram             as the medium is: no delay
@@ -43,14 +48,24 @@ Profiles:
                    (Assise, OSDI 2020, table 1; a module has a sixth of the bandwidth)
   read_ns, write_ns in ns, read_mb_s, write_mb_s in millions of bytes a second; behind a name they change it
 
+Profiles of lower tiers:
+  optane-ssd       10 and 10 µs, 2.4 and 2.0 GB/s (Assise, table 1)
+  nvme             120 and 30 µs, 2.0 GB/s and 500 MB/s (Ziggurat, FAST 2019, table 1)
+  sata-ssd         80 and 85 µs, 500 and 500 MB/s (the same table)
+  hdd              a seek of 10 ms, 100 and 100 MB/s (the same table)
+                   the same figures, and seek_ns, flush_ns: a seek, and what a flush takes beyond its writes
+
 Exit status: 0 obtained what was asked, 1 failed, or the medium is slower than asked, or more than 20 % is missing, 2 wrong usage."
 )]
 pub struct Arguments {
     /// The store whose medium is measured
     store: Option<PathBuf>,
-    /// The profile to play [default: the store's, or none]
+    /// The lower tier that is measured, by its name
+    #[arg(long, value_name = "NAME", requires = "store")]
+    tier: Option<String>,
+    /// The profile to play [default: the store's or the tier's, or none]
     #[arg(long, value_name = "PROFILE")]
-    emulate: Option<Profile>,
+    emulate: Option<String>,
     /// For programs
     #[arg(long)]
     json: bool,
@@ -64,22 +79,29 @@ struct Calibration {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if let (Some(store), Some(tier)) = (&arguments.store, &arguments.tier) {
+        let options = options_of(&Store::find(store)?)?;
+        return disk::calibrate(&options, tier, arguments.emulate.as_deref(), arguments.json);
+    }
+    let asked: Option<Profile> =
+        arguments.emulate.as_deref().map(str::parse).transpose().map_err(|error: ProfileError| {
+            Failure::new(format!("--emulate: {error}")).exiting(WRONG_USAGE)
+        })?;
     let (folder, medium, asked) = match &arguments.store {
         Some(store) => {
             let store = Store::find(store)?;
             // The measurement uses the folder that was checked, by its descriptor.
             let trusted = store.open_trusted(Purpose::Look)?;
             let tier = trusted.tier().path();
-            let options =
-                Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
+            let options = options_of(&store)?;
             let superblock = read_superblock(tier).map_err(|error| Failure::on(store.folder(), error))?;
             if tier.join(DEVICE_LINK).is_symlink() {
                 let why = "is on a device of bytes, where no other medium is played (a file system mounted with DAX does)";
                 return Err(Failure::on(store.folder(), why));
             }
-            (store.tier(), superblock.medium, arguments.emulate.unwrap_or(options.emulate))
+            (store.tier(), superblock.medium, asked.unwrap_or(options.emulate))
         }
-        None => (PathBuf::from(MEMORY_FOLDER), Medium::Memory, arguments.emulate.unwrap_or_default()),
+        None => (PathBuf::from(MEMORY_FOLDER), Medium::Memory, asked.unwrap_or_default()),
     };
     refuse_disk(&folder, medium)?;
     let scratch = scratch(&folder, medium)?;
@@ -96,6 +118,10 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(why) => Err(Failure::new(why)),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+fn options_of(store: &Store) -> Result<Options, Failure> {
+    Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Refuses a profile that `folder`, or the medium it would be played on, cannot be slowed down to.

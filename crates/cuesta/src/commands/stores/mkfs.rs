@@ -64,6 +64,7 @@ Examples:
   cuesta mkfs ~/builds --durability optimistic
   cuesta mkfs ~/slow --medium memory --emulate optane-pmm
   cuesta mkfs ~/store --medium memory --nvm 1G --tier disk=/mnt/disk/tier:100G
+  cuesta mkfs ~/store --medium memory --tier disk=/mnt/ssd/tier:100G,profile=hdd
 
 Media:
   memory   shared memory: survives the death of programs and daemon, not a power loss or reboot
@@ -94,8 +95,9 @@ pub struct Arguments {
     #[arg(long, value_name = "PLACE")]
     nvm_path: Option<PathBuf>,
     /// A tier below the fast one, for long runs of content and for what the fast tier has no room for; may be given again for the next
-    /// one below. PATH is a directory on a disk, which must not exist, or be empty; or a disk without a file system (/dev/sdb)
-    #[arg(long, value_name = "NAME=PATH:SIZE")]
+    /// one below. PATH is a directory on a disk, which must not exist, or be empty; or a disk without a file system (/dev/sdb).
+    /// PROFILE is a slower disk to play on it: nvme, sata-ssd, hdd, optane-ssd, or figures (see cuesta calibrate --help)
+    #[arg(long, value_name = "NAME=PATH:SIZE[,profile=PROFILE]")]
     tier: Vec<AskedTier>,
     /// Take a device of bytes from the store that it holds, or a disk whatever it holds, which is lost
     #[arg(long)]

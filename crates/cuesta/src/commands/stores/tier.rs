@@ -7,7 +7,9 @@ use crate::messages::size::human;
 use crate::stores::store::Store;
 use clap::Subcommand;
 use cuesta_format::BLOCK_BYTES;
+use cuesta_format::disk_profile::{DiskProfile, DiskUse};
 use cuesta_format::wire::{Request, Response, TierStatus};
+use cuesta_media::emulate::calibrate_disk::{DiskFigures, DiskRow};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,6 +62,9 @@ fn as_json(tiers: &[TierStatus]) -> String {
             "name": tier.name,
             "path": tier.path,
             "medium": tier.medium,
+            "profile": tier.profile.map(|profile| profile.to_string()),
+            "figures": tier.profile,
+            "disk_use": tier.disk_use,
             "bytes": tier.blocks * BLOCK_BYTES,
             "bytes_used": tier.blocks_used * BLOCK_BYTES,
             "missing": tier.missing,
@@ -67,6 +72,15 @@ fn as_json(tiers: &[TierStatus]) -> String {
         })
     });
     json!({ "tiers": tiers.collect::<Vec<_>>() }).to_string() + "\n"
+}
+
+/// What a program gets of it, as far as that is asked for.
+fn told(profile: DiskProfile) -> String {
+    let asked = DiskFigures::of(profile);
+    let rows = DiskRow::ALL.into_iter().map(|row| (row, row.of(&asked))).filter(|(_, value)| *value != 0);
+    let parts: Vec<String> =
+        rows.map(|(row, value)| format!("{} {}", row.title(), row.written(value))).collect();
+    parts.join(", ")
 }
 
 fn as_text(tiers: &[TierStatus]) -> String {
@@ -85,6 +99,12 @@ fn as_text(tiers: &[TierStatus]) -> String {
         .collect();
     let mut text = output::table(&["tier", "name", "medium", "used", "of", "place"], &rows);
     for tier in tiers {
+        if let Some(profile) = &tier.profile {
+            text += &format!("  {} plays {profile}: {}\n", tier.name, told(*profile));
+            if let Some(DiskUse { reads, writes, flushes }) = tier.disk_use {
+                text += &format!("    it saw {reads} reads, {writes} writes, {flushes} flushes\n");
+            }
+        }
         if let Some(why) = &tier.missing {
             text += &format!("  {} is missing, and reading what lies there fails: {why}\n", tier.name);
         }

@@ -1,6 +1,7 @@
 //! The daemon's answers about the store: totals, status, and where a file lies.
 
 use super::LeaseMode;
+use crate::disk_profile::{DiskProfile, DiskUse};
 use crate::emulation::Profile;
 use crate::superblock::Medium;
 use crate::{Durability, Extent, Geometry, InodeRecord, PersistenceDomain, SessionId, StoreId, TierNumber};
@@ -177,6 +178,10 @@ pub struct TierStatus {
     pub path: String,
     /// How bytes in it become durable.
     pub medium: Medium,
+    /// The disk that is played on it, if it is a lower tier.
+    pub profile: Option<DiskProfile>,
+    /// Accesses that this disk saw.
+    pub disk_use: Option<DiskUse>,
     /// Blocks of content that it may hold.
     pub blocks: u64,
     /// Blocks that files have there.

@@ -10,8 +10,9 @@ use crate::session::arenas::doubtful;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, InodeNumber, TierNumber};
+use cuesta_media::emulate::settle;
 use cuesta_media::planted::Bug;
-use cuesta_media::{AccessError, UserSliceMut, planted};
+use cuesta_media::{AccessError, Mapping, UserSliceMut, planted};
 use std::ops::Range;
 
 /// After this many wrong checksums in a row, a block is damaged rather than half written.
@@ -62,6 +63,9 @@ impl Client {
                 read => read?,
             },
         };
+        if self.session.arenas.plays_disks {
+            settle();
+        }
         self.session.count(bytes as u64, 0);
         Ok(bytes)
     }
@@ -106,7 +110,14 @@ impl Client {
                 let (geometry, address) = (self.session.geometry(), BlockAddress(address));
                 let offset = geometry.arena_offset(address);
                 if let Some(mapping) = self.session.arenas.get(geometry.arena(address)) {
-                    mapping.will_need(offset, bytes.min(geometry.arena_bytes - offset));
+                    let bytes = bytes.min(geometry.arena_bytes - offset);
+                    match self.session.arenas.played(address.tier()) {
+                        None => mapping.will_need(offset, bytes),
+                        Some(disk) => {
+                            let begins = geometry.place_in_tier(geometry.arena(address));
+                            disk.read_ahead(mapping, begins, offset, bytes);
+                        }
+                    }
                 }
             }
             at += bytes;
@@ -245,6 +256,9 @@ impl Client {
         let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
         let mapping = self.session.arenas.get(arena).ok_or(ReadStop::Arena(arena))?;
         let (part, _) = out.split_at(bytes as usize);
+        if self.session.arenas.plays_disks {
+            self.play_read(mapping, block, bytes);
+        }
         if has_sums
             && geometry.of_tier(arena.tier()).checks_content
             && let Some(address) = doubtful(mapping, geometry, (block, bytes))
@@ -252,6 +266,19 @@ impl Client {
             return Err(ReadStop::Doubtful(address));
         }
         Ok(mapping.read_user(offset, part).map(|()| bytes))
+    }
+
+    /// Tells the disk that the tier plays, if it plays one, of a read of blocks and their checksums. The thread waits for it
+    /// when it holds no lock.
+    #[cold]
+    fn play_read(&self, mapping: &Mapping, address: BlockAddress, bytes: u64) {
+        let geometry = self.session.geometry();
+        let arena = geometry.arena(address);
+        let Some(disk) = self.session.arenas.played(arena.tier()) else { return };
+        let begins = geometry.place_in_tier(arena);
+        let blocks = (address.0 % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES);
+        disk.read(mapping, begins, geometry.arena_offset(address), bytes);
+        disk.read(mapping, begins, geometry.sum_offset(address), blocks * size_of::<u32>() as u64);
     }
 
     /// Asks SharedFS whether a block with a wrong checksum is damaged.

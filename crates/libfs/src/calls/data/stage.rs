@@ -17,6 +17,7 @@ use cuesta_format::entry::Crc32c;
 use cuesta_format::operation::{BlockRun, StagedWrite};
 use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, LogPosition, Medium};
 use cuesta_media::UserSlice;
+use cuesta_media::emulate::settle;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that are copied and summed at once.
@@ -133,6 +134,9 @@ impl Client {
         // What returned is durable on persistent memory.
         if self.session.welcome.medium == Medium::Pmem && !runs.iter().all(StagedRun::flush) {
             return None;
+        }
+        if self.session.arenas.plays_disks {
+            settle();
         }
         let tail = &mut tail[..shape.tail];
         reader.copy(tail)?;

@@ -6,6 +6,7 @@ use super::progress::Progress;
 use crate::digest::policy;
 use crate::metadata::ReadOnly;
 use crate::{Error, SharedFs};
+use cuesta_media::emulate::settle;
 use std::time::{Duration, Instant};
 
 /// So long a full medium is left alone before the next try.
@@ -67,7 +68,9 @@ impl SharedFs {
     fn digest_logs(&self, idle: bool) -> Result<bool, Error> {
         let mut some = false;
         for session in policy::due(&self.backlogs(), &self.options, idle) {
-            some |= !matches!(self.digest_unawaited(session)?, Progress::Idle);
+            let progress = self.digest_unawaited(session)?;
+            settle();
+            some |= !matches!(progress, Progress::Idle);
             if some && !idle {
                 // There may be a longer one by now.
                 return Ok(true);

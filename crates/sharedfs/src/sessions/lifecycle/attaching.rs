@@ -27,7 +27,7 @@ impl SharedFs {
         let [notice, client, kick] = control.descriptors()?;
         let incarnation = self.incarnation.descriptor()?;
         let mut descriptors = vec![notice, client, kick, incarnation, self.references.descriptor()?];
-        if self.emulated.is_some() {
+        if self.emulated.is_some() || self.arenas.played().next().is_some() {
             descriptors.push(channels(&self.tier)?);
         }
         let mut core = self.core.lock();
@@ -127,6 +127,7 @@ impl SharedFs {
             commit_file_waits: self.options.commit_file_waits,
             awake_us: self.options.awake_us,
             lower_tiers: self.arenas.tiers_count() - 1,
+            played: self.arenas.played().collect(),
             stage_bytes: if self.grants_windows() { self.options.stage_bytes } else { 0 },
             durability: Durability::Pessimistic,
             optimistic_ms_max: self.options.optimistic_ms_max,

@@ -9,6 +9,7 @@ use super::stamps::ArenaStamps;
 use super::tier_arenas::{Grown, TierArenas};
 use crate::Error;
 use crate::tiers::blocks::Run;
+use cuesta_format::disk_profile::DiskProfile;
 use cuesta_format::{ArenaId, BlockAddress, Geometry, Medium, TierNumber};
 use cuesta_media::{Mapping, Node};
 use parking_lot::Mutex;
@@ -157,6 +158,18 @@ impl Arenas {
         }
         let arenas: BTreeSet<ArenaId> = arenas.into_iter().collect();
         arenas.into_iter().try_for_each(|arena| self.tier(arena.tier())?.flush(arena))
+    }
+
+    /// Blocks of one arena are about to be read ([`TierArenas::play_read`]).
+    pub(super) fn play_read(&self, address: BlockAddress, bytes: u64) {
+        if let Ok(tier) = self.tier(address.tier()) {
+            tier.play_read(address, bytes);
+        }
+    }
+
+    /// The tiers that play another disk, and which.
+    pub(crate) fn played(&self) -> impl Iterator<Item = (TierNumber, DiskProfile)> {
+        self.tiers().filter_map(|tier| Some((tier.number(), tier.played()?.profile())))
     }
 
     /// Has the disks take blocks that sessions wrote. A flush has to follow.

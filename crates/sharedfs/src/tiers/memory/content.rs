@@ -85,6 +85,7 @@ impl<'a> ContentWriter<'a> {
         if !geometry.checks_content {
             return Ok(());
         }
+        self.arenas.play_read(run.address, u64::from(run.blocks) * BLOCK_BYTES);
         let mut sums = Vec::with_capacity(run.blocks as usize * SUM_BYTES);
         for block in 0..u64::from(run.blocks) {
             let address = run.address.plus(block * BLOCK_BYTES);
@@ -126,6 +127,9 @@ impl<'a> ContentWriter<'a> {
         let (mapping, files) = (tier.mapping(arena)?, tier.written());
         if let (Some(stamps), Some(files)) = (tier.stamps(), files) {
             stamps.note(arena, files);
+        }
+        if let Some(disk) = tier.played() {
+            disk.dirtied(self.arenas.geometry().place_in_tier(arena) + offset, bytes.len() as u64);
         }
         let file = files.and_then(|files| files.file(arena));
         Ok(match file {
@@ -222,6 +226,7 @@ impl<'a> ContentWriter<'a> {
         let geometry = self.geometry(address);
         let offset = geometry.arena_offset(address);
         let mut block = [0; BLOCK];
+        self.arenas.play_read(address, BLOCK_BYTES);
         match mapping.read(offset, &mut block) {
             Err(AccessError::Fault(_)) => return Err(unwritable(address)),
             read => read?,
@@ -279,6 +284,7 @@ impl Arenas {
             Err(Error::TierMissing(_)) => return Ok(false),
             mapping => mapping?,
         };
+        self.play_read(address, BLOCK_BYTES);
         let sum = match mapping.sum(geometry.arena_offset(address), BLOCK_BYTES) {
             Err(AccessError::Fault(_)) => return Ok(false),
             summed => summed?,

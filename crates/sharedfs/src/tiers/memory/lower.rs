@@ -190,12 +190,13 @@ pub(crate) fn open_arenas(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::disk_profile::DiskProfile;
     use std::path::Path;
 
     const STORE: StoreId = StoreId([7; 16]);
 
     fn tier(folder: &Path, number: u8) -> LowerTier {
-        LowerTier { number, path: folder.to_owned(), bytes: 1 << 20 }
+        LowerTier { number, path: folder.to_owned(), bytes: 1 << 20, profile: DiskProfile::default() }
     }
 
     #[test]

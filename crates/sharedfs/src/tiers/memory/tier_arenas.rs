@@ -15,7 +15,7 @@ use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::STAMP_BYTES;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
-use cuesta_media::emulate::Emulated;
+use cuesta_media::emulate::{Emulated, PlayedDisk};
 use cuesta_media::{
     HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, flush_file, write_back,
 };
@@ -90,6 +90,7 @@ pub struct TierArenas {
     nodes: Arc<Nodes>,
     mapped: RwLock<Vec<Arc<Mapping>>>,
     emulated: OnceLock<Arc<Emulated>>,
+    played: OnceLock<Arc<PlayedDisk>>,
     /// Where content is written by calls.
     written: Option<WrittenArenas>,
     last: Mutex<Last>,
@@ -153,6 +154,7 @@ impl TierArenas {
             nodes,
             mapped,
             emulated,
+            played: OnceLock::new(),
             written,
             last,
             stamps,
@@ -178,6 +180,32 @@ impl TierArenas {
     pub fn emulate(&self, emulated: &Arc<Emulated>) {
         let _ = self.emulated.set(Arc::clone(emulated));
         self.all().iter().for_each(|mapping| mapping.emulate(emulated));
+    }
+
+    /// Has them, and those to come, play another disk.
+    pub(crate) fn play(&self, disk: Arc<PlayedDisk>) {
+        let _ = self.played.set(disk);
+        self.all().iter().for_each(|mapping| mapping.read_no_more_than_needed());
+    }
+
+    /// The disk that they play.
+    pub(crate) fn played(&self) -> Option<&PlayedDisk> {
+        self.played.get().map(Arc::as_ref)
+    }
+
+    /// Blocks are about to be read. What that takes on the disk that is played is for [`settle`] to wait for.
+    ///
+    /// [`settle`]: cuesta_media::emulate::settle
+    pub(super) fn play_read(&self, address: BlockAddress, bytes: u64) {
+        let Some(disk) = self.played.get() else { return };
+        let (geometry, arena) = (&self.geometry, self.geometry.arena(address));
+        let Ok(mapping) = self.mapping(arena) else { return };
+        let begins = geometry.place_in_tier(arena);
+        disk.read(&mapping, begins, geometry.arena_offset(address), bytes);
+        if geometry.checks_content {
+            let blocks = (address.0 % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES);
+            disk.read(&mapping, begins, geometry.sum_offset(address), blocks * size_of::<u32>() as u64);
+        }
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -322,6 +350,9 @@ impl TierArenas {
         if let Some(emulated) = self.emulated.get() {
             mapping.emulate(emulated);
         }
+        if self.played.get().is_some() {
+            mapping.read_no_more_than_needed();
+        }
         self.mapped.write().push(Arc::new(mapping));
         Ok(part)
     }
@@ -345,6 +376,9 @@ impl TierArenas {
     /// Makes what this thread stored in arenas durable.
     pub fn fence(&self) -> Result<(), Error> {
         let mapped = self.all();
+        if let Some(disk) = self.played.get() {
+            disk.flush_written();
+        }
         Ok(SharedMemory::fence_all(mapped.iter().map(|mapping| &***mapping))?)
     }
 
@@ -369,6 +403,9 @@ impl TierArenas {
         let Some(files) = &self.written else { return Ok(()) };
         let written =
             files.file(arena).ok_or_else(|| Error::Damaged(format!("arena {arena} cannot be opened")))?;
+        if let Some(disk) = self.played.get() {
+            disk.flush();
+        }
         flush_file(written.file.as_fd()).map_err(Error::errno("sync an arena"))
     }
 
@@ -377,6 +414,9 @@ impl TierArenas {
         let Some(files) = &self.written else { return };
         if let Some(written) = files.file(self.geometry.arena(run.address)) {
             let offset = written.offset + self.geometry.arena_offset(run.address);
+            if let Some(disk) = self.played.get() {
+                disk.write_back();
+            }
             write_back(written.file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
         }
     }
@@ -384,6 +424,7 @@ impl TierArenas {
     /// Copies bytes out of one arena; the range must not cross its end.
     pub(super) fn read(&self, address: BlockAddress, inside: u64, out: &mut [u8]) -> Result<(), Error> {
         let mapping = self.mapping(self.geometry.arena(address))?;
+        self.play_read(address.plus(inside), out.len() as u64);
         Ok(mapping.read(self.geometry.arena_offset(address) + inside, out)?)
     }
 }

@@ -5,27 +5,39 @@ use crate::messages::failure::{Failure, WRONG_USAGE};
 use crate::messages::size::{Size, human};
 use crate::stores::places;
 use cuesta_format::Geometry;
+use cuesta_format::disk_profile::{DiskProfile, DiskProfileError};
 use cuesta_sharedfs::{LowerTier, is_empty_disk, room_on_disk};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `NAME=PATH:SIZE`.
+/// `NAME=PATH:SIZE[,profile=PROFILE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedTier {
     name: String,
     path: PathBuf,
     bytes: u64,
+    profile: DiskProfile,
 }
 
 impl FromStr for AskedTier {
     type Err = String;
 
     fn from_str(text: &str) -> Result<AskedTier, String> {
-        let shape = || "write it as NAME=PATH:SIZE, like disk=/mnt/disk/tier:100G".to_owned();
+        let shape = || {
+            "write it as NAME=PATH:SIZE, like disk=/mnt/disk/tier:100G, or with ,profile=hdd behind it"
+                .to_owned()
+        };
         let (name, rest) = text.split_once('=').ok_or_else(shape)?;
         let (path, size) = rest.rsplit_once(':').ok_or_else(shape)?;
+        let (size, profile) = match size.split_once(',') {
+            None => (size, DiskProfile::default()),
+            Some((size, rest)) => {
+                let profile = rest.trim_start().strip_prefix("profile=").ok_or_else(shape)?;
+                (size, profile.parse().map_err(|error: DiskProfileError| error.to_string())?)
+            }
+        };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_plain) || name == "fast" {
             return Err("a tier's name has letters, digits, - and _, and is not \"fast\"".into());
@@ -34,7 +46,7 @@ impl FromStr for AskedTier {
             return Err(shape());
         }
         let Size(bytes) = size.parse()?;
-        Ok(AskedTier { name: name.to_owned(), path: path.into(), bytes })
+        Ok(AskedTier { name: name.to_owned(), path: path.into(), bytes, profile })
     }
 }
 
@@ -63,7 +75,7 @@ pub(super) fn planned(
     overwrites_device: bool,
 ) -> Result<BTreeMap<String, LowerTier>, Failure> {
     let mut tiers: BTreeMap<String, LowerTier> = BTreeMap::new();
-    for (index, AskedTier { name, path, bytes }) in asked.iter().enumerate() {
+    for (index, AskedTier { name, path, bytes, profile }) in asked.iter().enumerate() {
         let path = std::path::absolute(path).map_err(|error| Failure::on(path, error))?;
         let wrong = |why: String| Failure::on(&path, why).exiting(WRONG_USAGE);
         if tiers.values().any(|other| other.path == path) {
@@ -80,8 +92,11 @@ pub(super) fn planned(
         if *bytes > free {
             return Err(wrong(format!("there is room for {}, not for {}", human(free), human(*bytes))));
         }
+        if !profile.is_none() && places::is_memory(&places::existing_ancestor(&path)) {
+            return Err(wrong("is in memory, where no disk is played: no read of it reaches a disk".into()));
+        }
         let bytes = bytes / geometry.arena_bytes * geometry.arena_bytes;
-        let tier = LowerTier { number: index as u8 + 1, path: path.clone(), bytes };
+        let tier = LowerTier { number: index as u8 + 1, path: path.clone(), bytes, profile: *profile };
         if tiers.insert(name.clone(), tier).is_some() {
             return Err(wrong(format!("two tiers are called {name}")));
         }
@@ -98,8 +113,25 @@ mod tests {
         let tier: AskedTier = "disk=/mnt/a:b/tier:20G".parse().unwrap();
         assert_eq!((tier.name.as_str(), tier.bytes), ("disk", 20 << 30));
         assert_eq!(tier.path, PathBuf::from("/mnt/a:b/tier"));
-        for wrong in ["disk", "disk=/mnt", "=/mnt:1G", "disk=:1G", "a b=/mnt:1G", "fast=/mnt:1G", "d=/mnt:x"]
-        {
+        assert!(tier.profile.is_none());
+        let slow: AskedTier = "disk=/mnt/a,profile=x/tier:20G,profile=hdd,seek_ns=4000000".parse().unwrap();
+        assert_eq!((slow.path, slow.bytes), (PathBuf::from("/mnt/a,profile=x/tier"), 20 << 30));
+        assert_eq!(
+            slow.profile.to_string(),
+            "write_ns=10000000,seek_ns=4000000,read_mb_s=100,write_mb_s=100"
+        );
+        let unknown = "disk=/mnt:1G,profile=tape".parse::<AskedTier>().unwrap_err();
+        assert!(unknown.contains("nvme, sata-ssd, hdd, optane-ssd"), "{unknown}");
+        for wrong in [
+            "disk",
+            "disk=/mnt",
+            "=/mnt:1G",
+            "disk=:1G",
+            "a b=/mnt:1G",
+            "fast=/mnt:1G",
+            "d=/mnt:x",
+            "d=/mnt:1G,hdd",
+        ] {
             assert!(wrong.parse::<AskedTier>().is_err(), "{wrong}");
         }
     }
