@@ -29,6 +29,8 @@ impl Client {
         if self.session.welcome.medium != Medium::Block {
             return Ok(());
         }
+        self.windows.write_back.await_writes();
+        self.lower_windows.write_back.await_writes();
         if self.session.is_optimistic() {
             return self.sync_later();
         }

@@ -9,7 +9,7 @@
 //! | `retire`, `retire_round` | letting go of digested log space, in bounded steps: the steps, and how far they are |
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
-//! | `windows` | blocks that large writes go to |
+//! | `windows`, `write_back` | blocks that large writes go to; on a disk, that few of them wait to be written |
 //! | `epochs`, `epoch_state` | in optimistic mode, the epoch that the session works in |
 //!
 //! Nothing here resolves a path or checks a permission.
@@ -24,3 +24,4 @@ pub(crate) mod retire;
 pub(crate) mod retire_round;
 pub(crate) mod space;
 pub(crate) mod windows;
+pub(crate) mod write_back;

@@ -10,6 +10,7 @@
 //! On medium `block` an fsync first has the disk take the files of windows that were written since the last one. On `pmem`
 //! each write does, because what returned is durable there.
 
+use super::write_back::WriteBack;
 use crate::errno::Error;
 use crate::mapped::kept_descriptors::{HeldDescriptor, KeptDescriptors};
 use crate::session::session::Session;
@@ -19,6 +20,7 @@ use cuesta_format::wire::{Request, Response, WINDOWS_MAX};
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, Medium, TierNumber};
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{GatherError, UserSlice, flush_file, write_gathered};
+use rustix::fd::BorrowedFd;
 
 /// Blocks of the first window: 4 MiB.
 const BLOCKS_FIRST: u32 = 1 << 10;
@@ -36,6 +38,7 @@ pub(crate) struct Windows {
     tier: TierNumber,
     state: Mutex<State>,
     buffers: Mutex<Vec<Box<[u8]>>>,
+    pub(crate) write_back: WriteBack,
 }
 
 #[derive(Debug, Default)]
@@ -59,9 +62,9 @@ struct KeptFile {
     named_below: Option<LogPosition>,
 }
 
-/// A file of an arena that may be written.
+/// A file of an arena that the session may write.
 #[derive(Debug)]
-struct ArenaFile {
+pub(crate) struct ArenaFile {
     arena: ArenaId,
     file: HeldDescriptor,
     /// Where in it the arena begins.
@@ -80,6 +83,11 @@ impl ArenaFile {
     /// A write has ended. No flush that began before counts for it.
     fn note_write(&self) {
         self.writes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Calls `act` with its descriptor, if this thread has it.
+    pub(crate) fn with(&self, act: impl FnOnce(BorrowedFd<'_>)) {
+        self.file.with(act);
     }
 
     fn is_dirty(&self) -> bool {
@@ -120,10 +128,12 @@ pub(crate) struct StagedRun {
 }
 
 impl StagedRun {
-    /// Writes the bytes of `parts` into the run, `inside` bytes behind its beginning. They must fit.
+    /// Writes the bytes of `parts` into the run, which is of these windows, `inside` bytes behind its beginning. They must
+    /// fit. Waits for the disk while it has much to write and programs sync.
     pub(crate) fn write(
         &self,
         session: &Session,
+        windows: &Windows,
         inside: u64,
         parts: &[UserSlice<'_>],
     ) -> Result<(), GatherError> {
@@ -134,22 +144,26 @@ impl StagedRun {
             TierNumber::FAST => session.welcome.medium,
             _ => Medium::Block,
         };
+        let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let write = || {
             let written = file.file.with(|file| write_gathered(file, offset, medium, parts));
             written.unwrap_or(Err(GatherError::Refused(rustix::io::Errno::BADF)))
         };
         let emulated = session.arenas.emulated().filter(|_| self.run.address.tier() == TierNumber::FAST);
         let written = match emulated {
-            Some(emulated) => emulated.write_by_call(parts.iter().map(UserSlice::len).sum(), write),
+            Some(emulated) => emulated.write_by_call(bytes as usize, write),
             None => write(),
         };
         if let Some(disk) = session.arenas.played(self.run.address.tier()) {
             let place = geometry.place_in_tier(geometry.arena(self.run.address));
             let inside = geometry.arena_offset(self.run.address) + inside;
-            disk.written(place + inside, parts.iter().map(|part| part.len() as u64).sum());
+            disk.written(place + inside, bytes);
         }
         // Before the entry that names the blocks is there: a thread that syncs the entry finds this.
         file.note_write();
+        if session.welcome.medium == Medium::Block {
+            windows.write_back.note_written(file, offset..offset + bytes);
+        }
         written
     }
 
@@ -162,7 +176,7 @@ impl StagedRun {
 impl Windows {
     /// None yet.
     pub(crate) fn of(tier: TierNumber) -> Windows {
-        Windows { tier, state: Mutex::default(), buffers: Mutex::default() }
+        Windows { tier, state: Mutex::default(), buffers: Mutex::default(), write_back: WriteBack::default() }
     }
 
     /// Takes `blocks` blocks, in as few runs as there are. `None`: SharedFS grants none at present. Call without any
@@ -324,14 +338,16 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    fn arena_file() -> ArenaFile {
-        let file = HeldDescriptor::hold(&KeptDescriptors::default(), File::open("/dev/null").unwrap().into());
-        ArenaFile::of(ArenaId(3), file.unwrap(), 0)
+    impl ArenaFile {
+        pub(crate) fn for_tests() -> ArenaFile {
+            let file = File::open("/dev/null").unwrap().into();
+            ArenaFile::of(ArenaId(3), HeldDescriptor::hold(&KeptDescriptors::default(), file).unwrap(), 0)
+        }
     }
 
     #[test]
     fn a_flush_does_not_count_for_a_write_that_ends_while_it_is_under_way() {
-        let file = arena_file();
+        let file = ArenaFile::for_tests();
         assert!(file.flush_by(|| panic!("nothing was written")));
         file.note_write();
         let flush = || {
@@ -344,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_write_is_flushed_by_whoever_asks_until_a_flush_has_ended() {
-        let file = arena_file();
+        let file = ArenaFile::for_tests();
         file.note_write();
         let also_asks = || {
             let mut has_flushed = false;

@@ -103,6 +103,14 @@ pub fn write_back(file: BorrowedFd<'_>, offset: u64, bytes: u64) {
     let _ = unsafe { raw_syscall!(Sysno::sync_file_range, file.as_raw_fd(), offset, bytes, all) };
 }
 
+/// Asks the disk to take a part of a file, and does not wait.
+pub fn begin_write_back(file: BorrowedFd<'_>, offset: u64, bytes: u64) {
+    // SAFETY: only numbers go to the kernel; no byte changes.
+    let _ = unsafe {
+        raw_syscall!(Sysno::sync_file_range, file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE)
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -112,12 +112,12 @@ impl Client {
             let overwrites = added < u64::from(shape.blocks);
             (shape, thresholds.destination(shape.blocks.into(), overwrites, prediction))
         };
-        let take = |windows: &Windows| windows.take(&self.session, &self.kept_descriptors, shape.blocks);
-        let runs = match destination {
+        let windows = match destination {
             Destination::Log => return None,
-            Destination::Staged(TIER_BELOW) => take(&self.lower_windows)?,
-            Destination::Staged(_) => take(&self.windows)?,
+            Destination::Staged(TIER_BELOW) => &self.lower_windows,
+            Destination::Staged(_) => &self.windows,
         };
+        let runs = windows.take(&self.session, &self.kept_descriptors, shape.blocks)?;
         let geometry = self.session.geometry().of_tier(runs.first()?.run.address.tier());
         let has_sums = self.session.welcome.medium == Medium::Block || geometry.checks_content;
         let mut reader = Reader { parts: data, done: 0 };
@@ -125,9 +125,9 @@ impl Client {
         let (head, tail) = edges.split_at_mut(shape.head);
         reader.copy(head)?;
         let sums = match has_sums {
-            true => Some(self.write_summed(&runs, &mut reader)?),
+            true => Some(self.write_summed((windows, &runs), &mut reader)?),
             false => {
-                self.write_gathered(&runs, &mut reader)?;
+                self.write_gathered((windows, &runs), &mut reader)?;
                 None
             }
         };
@@ -147,17 +147,25 @@ impl Client {
     }
 
     /// Writes the next bytes to the blocks, straight from the program's memory.
-    fn write_gathered(&self, runs: &[StagedRun], reader: &mut Reader<'_, '_>) -> Option<()> {
+    fn write_gathered(
+        &self,
+        (windows, runs): (&Windows, &[StagedRun]),
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<()> {
         for run in runs {
             let parts = reader.take(run.run.blocks as usize * BLOCK);
-            run.write(&self.session, 0, &parts).ok()?;
+            run.write(&self.session, windows, 0, &parts).ok()?;
         }
         Some(())
     }
 
     /// Writes a copy of the next bytes to the blocks. Answers the checksum of each.
-    fn write_summed(&self, runs: &[StagedRun], reader: &mut Reader<'_, '_>) -> Option<Vec<u32>> {
-        let mut buffer = self.windows.buffer();
+    fn write_summed(
+        &self,
+        (windows, runs): (&Windows, &[StagedRun]),
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<Vec<u32>> {
+        let mut buffer = windows.buffer();
         let mut sums = Vec::new();
         let mut write_all = || {
             for run in runs {
@@ -168,13 +176,14 @@ impl Client {
                     for block in copied.chunks_mut(BLOCK) {
                         sums.push(reader.copy_summed(block)?);
                     }
-                    run.write(&self.session, first * BLOCK_BYTES, &[UserSlice::from(&*copied)]).ok()?;
+                    run.write(&self.session, windows, first * BLOCK_BYTES, &[UserSlice::from(&*copied)])
+                        .ok()?;
                 }
             }
             Some(())
         };
         let written = write_all();
-        self.windows.keep_buffer(buffer);
+        windows.keep_buffer(buffer);
         written.map(|()| sums)
     }
 }
