@@ -437,7 +437,7 @@ fn a_disk_without_a_file_system_is_a_tier() {
     let disk = Loop::new(&images.path().join("image"), 100 << 20);
     let place = TestFolder::new();
     let mkfs = |size: &str, more: &[&str]| {
-        let tier = format!("raw={}:{size}", disk.0);
+        let tier = format!("raw={}:{size},profile=read_ns=2000,seek_ns=1000", disk.0);
         let arguments = ["mkfs", "store", "--medium", "memory", "--nvm", "8M", "--tier", &tier];
         place.cuesta(&[&arguments[..], more].concat())
     };
@@ -455,6 +455,8 @@ fn a_disk_without_a_file_system_is_a_tier() {
     place.kill_daemon();
     place.wait_until_unused();
     run("assert open('/cuesta/large', 'rb').read() == random.Random(2).randbytes(60_000_000)");
+    let listed = place.cuesta(&["tier", "list", "store"]).text();
+    assert!(listed.contains("raw plays read_ns=2000,seek_ns=1000"), "{listed}");
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
     let checked = place.cuesta(&["fsck", "store", "--content"]);
     assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());

@@ -50,10 +50,14 @@ impl FromStr for AskedTier {
     }
 }
 
+fn is_disk(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_block_device())
+}
+
 /// Bytes that a tier may have there. A disk without a file system must hold nothing.
 fn room(path: &Path, overwrites_device: bool) -> Result<u64, Failure> {
     let fail = |error: std::io::Error| Failure::on(path, error);
-    if path.metadata().is_ok_and(|found| found.file_type().is_block_device()) {
+    if is_disk(path) {
         if !overwrites_device && !is_empty_disk(path).map_err(fail)? {
             let why =
                 "holds something; mkfs overwrites nothing (--overwrite-device gives it to the new store)";
@@ -92,7 +96,9 @@ pub(super) fn planned(
         if *bytes > free {
             return Err(wrong(format!("there is room for {}, not for {}", human(free), human(*bytes))));
         }
-        if !profile.is_none() && places::is_memory(&places::existing_ancestor(&path)) {
+        // The file of a disk lies in memory (/dev), and the disk does not.
+        let is_in_memory = !is_disk(&path) && places::is_memory(&places::existing_ancestor(&path));
+        if !profile.is_none() && is_in_memory {
             return Err(wrong("is in memory, where no disk is played: no read of it reaches a disk".into()));
         }
         let bytes = bytes / geometry.arena_bytes * geometry.arena_bytes;
