@@ -101,12 +101,16 @@ impl Client {
     }
 
     /// Makes durable what every session has done by now: the logs of other sessions are pages of the same
-    /// file system.
+    /// file system. Blocks that they staged in a lower tier are not.
     pub fn sync_everything(&self) -> Result<(), Error> {
         self.sync()?;
         let is_done = self.session.welcome.medium == Medium::Memory || self.session.is_optimistic();
         if is_done || self.session.goes_by_epochs() {
             return Ok(());
+        }
+        if self.steers {
+            // SharedFS has the disk of each tier take what sessions staged there.
+            self.dsync()?;
         }
         let written = rustix::fs::syncfs(&*self.session.references.read());
         written.map_err(|errno| Error::Daemon(format!("the store cannot be written to its disk: {errno}")))
