@@ -39,7 +39,7 @@ impl Disk {
         self.cut();
     }
 
-    /// Cuts the disk's power from outside of any store: what the kernel has not written to it is lost.
+    /// Cuts the disk's power from outside of any store: pages that the kernel has not written to it are lost.
     pub fn cut(&self) {
         let disk = self.place.path("disk");
         let script = format!("import fcntl, os, struct\ndisk = {disk:?}\n{SHUT_DOWN}");
