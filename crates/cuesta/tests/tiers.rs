@@ -3,9 +3,9 @@
 use crate::common::disk::Disk;
 use crate::common::{Ended, TestFolder, can_mount};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
 struct Tiered {
@@ -352,6 +352,85 @@ for n in range(n, 40):
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
     let checked = place.cuesta(&["fsck", "store", "--content"]);
     assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+}
+
+/// A program that says a line, and waits for one.
+struct Conversation {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Conversation {
+    fn with(place: &TestFolder, script: &str) -> Conversation {
+        let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", script]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Conversation { child, says }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn go_on(&mut self) {
+        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn syncfs_has_the_lower_disk_take_what_other_programs_staged_there() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::empty();
+    let place = &disk.place;
+    let fast = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (fast, tier) = (fast.path().join("fast"), format!("disk={}:128M", place.path("disk/tier").display()));
+    let arguments = ["mkfs", "store", "--medium", "block", "--nvm", "64M", "--tier", &tier, "--nvm-path"];
+    let made = place.cuesta(&[&arguments[..], &[fast.to_str().unwrap()]].concat());
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let python = |script: &str| {
+        let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", script]);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+    };
+    // A digest would have the disk take everything, too: of an idle log, or for a lease that moves.
+    let configuration = place.path("store/cuesta.toml");
+    let text = std::fs::read_to_string(&configuration).unwrap();
+    std::fs::write(&configuration, format!("digest_idle_ms = 600000\n{text}")).unwrap();
+    python("open('/cuesta/large', 'w')");
+    let syncs = "import ctypes, os, sys
+store = os.open('/cuesta', os.O_RDONLY)
+print('opened', flush=True)
+sys.stdin.readline()
+print(ctypes.CDLL(None).syncfs(store), flush=True)
+sys.stdin.readline()";
+    let writes = "import sys
+with open('/cuesta/large', 'r+b', buffering=0) as file:
+    print(file.write(b'large' * 200_000), flush=True)
+    sys.stdin.readline()";
+    let mut syncing = Conversation::with(place, syncs);
+    assert_eq!(syncing.line(), "opened\n");
+    let mut writing = Conversation::with(place, writes);
+    assert_eq!(writing.line(), "1000000\n");
+    syncing.go_on();
+    assert_eq!(syncing.line(), "0\n");
+    disk.cut();
+    place.kill_daemon();
+    drop((syncing, writing));
+    place.wait_until_unused();
+    disk.unmount();
+    disk.mount();
+    python("assert open('/cuesta/large', 'rb').read() == b'large' * 200_000");
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
 }
 
 /// How to write a file of 5 MB durably, and to look whether it is whole.

@@ -60,11 +60,17 @@ pub enum Bug {
     EpochRecordedEarly = 26,
     /// A session does not log the epoch that it works in.
     EpochUnlogged = 27,
+    /// A digest commits while the disks of lower tiers may lack the blocks that it wrote there.
+    LowerTierUnwritten = 28,
+    /// Recovery takes a staged write without a look at those of its blocks that lie in a lower tier.
+    StagedBelowNotCompared = 29,
+    /// fsync does not have the disk of the lower tier take the blocks that the session staged there.
+    StagedBelowUnsynced = 30,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 27] = [
+    pub const ALL: [Bug; 30] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -92,6 +98,9 @@ impl Bug {
         Bug::StagedNotCompared,
         Bug::EpochRecordedEarly,
         Bug::EpochUnlogged,
+        Bug::LowerTierUnwritten,
+        Bug::StagedBelowNotCompared,
+        Bug::StagedBelowUnsynced,
     ];
 }
 

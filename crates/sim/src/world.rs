@@ -12,12 +12,16 @@ mod quotas;
 mod sending;
 mod shared_mapping;
 mod small;
+mod tiered;
 
 pub use daemon::{HeldDaemon, in_daemon};
 pub use mappings::pin_all;
 pub use open_files::{LastingFile, LastingFiles};
 pub use sending::{SendingWorld, Service};
-pub use small::{create, create_on, fsck, small_geometry};
+pub use small::{
+    LOWER_TIER_FOLDER, create, create_on, create_tiered, fsck, fsck_tiered, small_geometry,
+    small_tiered_geometry,
+};
 
 use crate::operations::lists::{list_name, list_value};
 use crate::operations::operation::{

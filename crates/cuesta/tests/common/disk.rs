@@ -35,8 +35,13 @@ impl Disk {
 
     /// Shuts the disk down from outside of any store, with all that was written to it: it refuses writes from now on.
     pub fn shut_down(&self) {
+        ran(Command::new("sync").arg("-f").arg(self.place.path("disk")));
+        self.cut();
+    }
+
+    /// Cuts the disk's power from outside of any store: pages that the kernel has not written to it are lost.
+    pub fn cut(&self) {
         let disk = self.place.path("disk");
-        ran(Command::new("sync").arg("-f").arg(&disk));
         let script = format!("import fcntl, os, struct\ndisk = {disk:?}\n{SHUT_DOWN}");
         ran(Command::new("python3").args(["-c", &script]));
     }

@@ -15,6 +15,7 @@ use crate::sync::Ordering;
 use cuesta_format::Medium;
 use cuesta_format::wire::{Request, Response};
 use cuesta_media::emulate::settle;
+use cuesta_media::planted::{self, Bug};
 use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
 
@@ -97,7 +98,9 @@ impl Client {
         let commit = |window: &Window, pieces: &[Piece]| {
             self.commit_file.write(&self.session, &self.kept_descriptors, window, pieces)
         };
-        let staged = || self.windows.flush(&self.session) && self.lower_windows.flush(&self.session);
+        let is_forgotten = planted::active(Bug::StagedBelowUnsynced);
+        let staged =
+            || self.windows.flush(&self.session) && (is_forgotten || self.lower_windows.flush(&self.session));
         let depended_on = || staged() && self.make_senders_durable().is_ok();
         let written = self.session.appender.sync(self.session.digested(), depended_on, commit);
         if self.session.arenas.plays_disks {
@@ -107,12 +110,16 @@ impl Client {
     }
 
     /// Makes durable what every session has done by now: the logs of other sessions are pages of the same
-    /// file system.
+    /// file system. Blocks that they staged in a lower tier are not.
     pub fn sync_everything(&self) -> Result<(), Error> {
         self.sync()?;
         let is_done = self.session.welcome.medium == Medium::Memory || self.session.is_optimistic();
         if is_done || self.session.goes_by_epochs() {
             return Ok(());
+        }
+        if self.steers {
+            // SharedFS has the disk of each tier take the blocks that sessions staged there.
+            self.dsync()?;
         }
         let written = rustix::fs::syncfs(&*self.session.references.read());
         written.map_err(|errno| Error::Daemon(format!("the store cannot be written to its disk: {errno}")))

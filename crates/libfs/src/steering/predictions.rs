@@ -2,7 +2,7 @@
 
 use super::hits::Hits;
 use super::synchronicity::{Habit, Synchronicity};
-use super::write_size::WriteSizes;
+use super::write_size::{LargeSizes, WriteSizes};
 use cuesta_format::BLOCK_BYTES;
 use std::ops::Range;
 
@@ -31,12 +31,12 @@ pub(crate) struct Counts {
 
 impl Predictions {
     /// A write to a range of the file, which is counted. `synced`: an fsync came before it. `waits`: the program waits
-    /// for each write (O_SYNC). `habit` is the session's.
+    /// for each write (O_SYNC). `sizes` are the store's, `habit` is the session's.
     pub(crate) fn note_write(
         &mut self,
         range: Range<u64>,
-        synced: bool,
-        waits: bool,
+        (synced, waits): (bool, bool),
+        sizes: LargeSizes,
         habit: &Habit,
         counts: &mut Counts,
     ) -> Prediction {
@@ -48,7 +48,7 @@ impl Predictions {
         if !waits {
             self.synchronicity.note_write(blocks, habit, &mut counts.synchronicity);
         }
-        let is_large = self.sizes.note_write(range, &mut counts.sizes);
+        let is_large = self.sizes.note_write(range, sizes, &mut counts.sizes);
         Prediction { is_synchronous, is_large }
     }
 

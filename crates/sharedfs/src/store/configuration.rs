@@ -263,10 +263,10 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
          # each do more at a time; shorter lets the others wait less.\n\
          # lease_hold_us = {lease_hold_us}\n\
          \n\
-         # A program writes the whole blocks of a write of so many bytes once, where they stay, and not by its log; over
-         # content from twice as many on. At least 4096; 0: everything goes by the log, and is copied from there.
-         # stage_bytes = {stage_bytes}
-         
+         # A program writes the whole blocks of a write of so many bytes once, where they stay, and not by its log; over\n\
+         # content from twice as many on. At least 4096; 0: everything goes by the log, and is copied from there.\n\
+         # stage_bytes = {stage_bytes}\n\
+         \n\
          # On which files and directories the daemon performs the operations of all programs that share them: \"auto\", on those\n\
          # that change hands for a few operations each time; \"never\"; \"always\"; or \"random\", on some for a moment and then on\n\
          # others, which is for tests.\n\

@@ -16,7 +16,8 @@
 //! * *Power loss* at any instant: flushed and fenced stores are there; of every other store so far
 //!   any subset may be, with program order kept within a cache line and words of eight bytes whole
 //!   (`states/pending.rs`). It is enough to look just before each fence (everything since the last one may
-//!   or may not have survived) and just after it.
+//!   or may not have survived) and just after it. Files may lie on several disks, each of which takes stores at times of
+//!   its own.
 //! * *Process death* at any instant: every store up to it is there.
 //! * Both of them between the steps in which a file is made or removed, and between the pages that the kernel writes of
 //!   a file in mapped mode.
@@ -37,10 +38,10 @@ mod states;
 mod subject;
 
 pub use coverage::Coverage;
-pub use crashes::{calls, deaths, lanes, lost_entries, optimistic, restarts, shipping, store};
+pub use crashes::{calls, deaths, lanes, lost_entries, optimistic, restarts, shipping, store, tiered};
 pub use failure::{Failure, Moment};
 pub use run::{explore, unaccounted};
-pub use scenarios::{campaign, hand_overs, mapped, staged, workloads};
+pub use scenarios::{campaign, hand_overs, mapped, staged, tiers, workloads};
 pub use states::choice::Bounds;
 pub use states::memory::Memory;
 pub use subject::{Progress, Subject, acknowledged, issued};

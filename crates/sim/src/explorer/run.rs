@@ -182,7 +182,9 @@ impl<S: Subject> Run<'_, S> {
                 durable.write(*region, *offset, bytes);
                 stored.write(*region, *offset, bytes);
                 self.coverage.persist_points += 1;
-                self.check(durable, Moment::AfterWrite)?;
+                if self.subject.loses_power() {
+                    self.check(durable, Moment::AfterWrite)?;
+                }
                 self.check(stored, Moment::ProcessDeath)?;
                 self.coverage.persist_points_crashed += 1;
             }
@@ -190,7 +192,7 @@ impl<S: Subject> Run<'_, S> {
             Event::Fence => {
                 self.between_fences(pending, durable)?;
                 debug_assert_eq!(pending.with_all(durable), stored.hash(), "nothing is lost if all survives");
-                if pending.fence(thread, durable) {
+                if pending.fence(thread, durable) && self.subject.loses_power() {
                     self.coverage.persist_points += 1;
                     self.check(durable, Moment::AfterFence)?;
                     self.coverage.persist_points_crashed += 1;
@@ -203,14 +205,20 @@ impl<S: Subject> Run<'_, S> {
     /// A crash of either kind behind a step of making or removing a file.
     fn between_steps(&mut self, durable: &Image, stored: &Image) -> Result<(), (Moment, String)> {
         self.coverage.file_steps += 1;
-        self.check(durable, Moment::AfterFileStep)?;
+        if self.subject.loses_power() {
+            self.check(durable, Moment::AfterFileStep)?;
+        }
         self.check(stored, Moment::ProcessDeath)
     }
 
     /// Power loss with any subset of what is pending.
     fn between_fences(&mut self, pending: &Pending, durable: &mut Image) -> Result<(), (Moment, String)> {
+        if !self.subject.loses_power() {
+            return Ok(());
+        }
         let all = pending.all();
-        for survivors in choice::choose(&all, self.bounds, &mut self.random) {
+        let disk_of = |region| durable.path(region).map_or(0, |path| self.subject.disk_of(path));
+        for survivors in choice::choose(&all, disk_of, self.bounds, &mut self.random) {
             let moment = Moment::BetweenFences { lines: survivors.len(), pending: all.len() };
             let undo = pending.apply(&survivors, durable);
             let verdict = self.check(durable, moment);
@@ -248,16 +256,23 @@ impl<S: Subject> Run<'_, S> {
                 return Err((Moment::DuringRecovery(moments), failure.reason));
             }
         }
-        Ok(found)
+        Ok(self.going_on(found))
+    }
+
+    /// The finding of a recovery, if the store goes on behind it.
+    fn going_on(&mut self, found: Result<S::RecoveredState, String>) -> Result<S::RecoveredState, String> {
+        found.and_then(|found| self.subject.go_on(self.stage.path(), &found).map(|()| found))
     }
 
     /// Recovers what is on the stage, and says which lines that depends on.
     fn recover_reading(&mut self) -> (Result<S::RecoveredState, String>, Option<Vec<LinesRead>>) {
         if !self.subject.reads_are_seen() {
-            return (self.subject.recover(self.stage.path()), None);
+            let found = self.subject.recover(self.stage.path());
+            return (self.going_on(found), None);
         }
         let tracker = ReadTracker::start(self.stage.path());
         let found = self.subject.recover(self.stage.path());
+        let found = self.going_on(found);
         (found, Some(tracker.take()))
     }
 

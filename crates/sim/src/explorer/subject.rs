@@ -41,6 +41,11 @@ pub trait Subject {
     /// Opens the store in `directory` as after a crash, checks it and says what it holds.
     fn recover(&mut self, directory: &Path) -> Result<Self::RecoveredState, String>;
 
+    /// Has the recovered store in `directory` go on, and checks it once more. Crashes of recovery come before.
+    fn go_on(&mut self, _directory: &Path, _recovered: &Self::RecoveredState) -> Result<(), String> {
+        Ok(())
+    }
+
     /// What recovery depends on besides the state, as a number.
     fn circumstances(&self) -> u64 {
         0
@@ -54,6 +59,17 @@ pub trait Subject {
     /// Whether what a call of the kernel's wrote may be lost until it is synced, as on a disk.
     fn writes_wait(&self) -> bool {
         false
+    }
+
+    /// Whether the machine may lose its power; else processes only are killed.
+    fn loses_power(&self) -> bool {
+        true
+    }
+
+    /// The disk that a file lies on, by the file's path below the store's directory. Each disk takes writes at
+    /// times of its own.
+    fn disk_of(&self, _path: &Path) -> u8 {
+        0
     }
 
     /// How many lanes its runs have.

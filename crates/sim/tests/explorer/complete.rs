@@ -4,8 +4,12 @@
 use crate::without_bugs;
 use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, Salt, VerifiedHeader};
 use cuesta_format::operation::Attributes;
-use cuesta_format::{FileKind, LogGeneration, LogPosition, Operation as Logged, SessionId, StoreId};
+use cuesta_format::{
+    BLOCK_BYTES, FileKind, LogGeneration, LogPosition, Operation as Logged, SessionId, StoreId,
+};
 use cuesta_sim::explorer::store::Step;
+use cuesta_sim::explorer::tiered::{self, FastTier};
+use cuesta_sim::explorer::tiers;
 use cuesta_sim::explorer::workloads::{calls, details, population};
 use cuesta_sim::generate::{Generator, Repertoire};
 use cuesta_sim::operation::Operation;
@@ -220,4 +224,21 @@ fn every_call_is_generated_and_crashed_in_if_it_changes_something() {
     let crashed_in: BTreeSet<String> = calls().iter().chain(&details()).map(name_of).collect();
     let missing: Vec<_> = changing.difference(&crashed_in).collect();
     assert!(missing.is_empty(), "nothing crashes in {missing:?}");
+}
+
+/// A scenario that left all content in the fast tier would show nothing of the lower one.
+#[test]
+fn every_scenario_of_a_lower_tier_has_content_there() {
+    let _sound = without_bugs();
+    let fast_blocks = world::small_tiered_geometry().nvm_bytes / BLOCK_BYTES;
+    let mut amiss = Vec::new();
+    for (name, setup, steps) in tiers::scenarios().into_iter().chain(tiers::handed_over()) {
+        let workload = tiered::Workload { fast: FastTier::Memory, setup, steps };
+        let used = tiered::blocks_used_most(&workload).unwrap_or_else(|reason| panic!("{name}: {reason}"));
+        let is_full = used[0] * 10 > fast_blocks * 9;
+        if used[1] == 0 || name.starts_with("full") && !is_full {
+            amiss.push(format!("{name}: {used:?}"));
+        }
+    }
+    assert!(amiss.is_empty(), "{}", amiss.join("\n"));
 }

@@ -181,6 +181,11 @@ fn an_optimistic_store_is_what_all_sessions_had_done_at_one_moment() {
 }
 
 #[test]
+fn content_of_a_lower_tier_survives_crashes_whatever_each_disk_had_taken() {
+    slice(Part::Tiers, 8, as_it_is);
+}
+
+#[test]
 fn clients_go_on_when_the_daemon_is_killed() {
     slice(Part::Restarts, 1, as_it_is);
 }

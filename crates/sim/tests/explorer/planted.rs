@@ -15,6 +15,8 @@ use cuesta_sim::explorer::mapped::mapped;
 use cuesta_sim::explorer::optimistic;
 use cuesta_sim::explorer::shipping;
 use cuesta_sim::explorer::store::{ClientNumber, On, Step, Workload, WorkloadFailure, crash};
+use cuesta_sim::explorer::tiered::{self, FastTier};
+use cuesta_sim::explorer::tiers;
 use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, overwriting, population, workload};
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
 use cuesta_sim::explorer::{lost_entries, restarts};
@@ -279,6 +281,27 @@ fn entries_that_do_not_say_their_epoch_are_caught() {
     caught_in_optimistic_mode(Bug::EpochUnlogged);
 }
 
+/// A bug that shows in a crash of a disk over another disk, where content gets below that way.
+fn caught_below(bug: Bug, way: &str) {
+    let workload = tiers::scenario(way, FastTier::Disk(usize::MAX)).expect("there is such a way");
+    caught_by_a_crash(bug, || tiered::crash(&workload, &mut Memory::default(), &Bounds::quick(), seed()));
+}
+
+#[test]
+fn a_digest_that_does_not_wait_for_the_disk_of_the_lower_tier_is_caught() {
+    caught_below(Bug::LowerTierUnwritten, "a run of the log's");
+}
+
+#[test]
+fn a_recovery_that_does_not_look_at_staged_blocks_of_the_lower_tier_is_caught() {
+    caught_below(Bug::StagedBelowNotCompared, "a window's blocks");
+}
+
+#[test]
+fn an_fsync_that_leaves_out_what_is_staged_in_the_lower_tier_is_caught() {
+    caught_below(Bug::StagedBelowUnsynced, "a window's blocks between edges");
+}
+
 /// A bug that shows at the first look.
 fn caught_alive(bug: Bug, run: impl Fn() -> Result<Coverage, WorkloadFailure>) {
     let _alone = planting();
@@ -313,7 +336,9 @@ fn a_fence_that_loses_what_the_dead_have_done_is_caught() {
 
 #[test]
 fn a_restart_that_loses_what_the_living_have_done_is_caught() {
-    let run = || restarts::crash(&hand_over(), &mut Memory::default(), &Bounds::quick(), seed());
+    // What the living have done is in their logs for a few events only.
+    let bounds = Bounds { deaths_one_in: 1, ..Bounds::quick() };
+    let run = || restarts::crash(&hand_over(), &mut Memory::default(), &bounds, seed());
     caught_alive(Bug::LostAtRestart, run);
 }
 

@@ -16,6 +16,7 @@ use crate::mapped::file::MappedFile;
 use crate::mapped::read_write::MappedWrite;
 use crate::open_files::open_file::OpenFile;
 use crate::steering::predictions::{Counts, Prediction};
+use crate::steering::write_size::LargeSizes;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::quota::Amounts;
@@ -281,7 +282,8 @@ impl Client {
         let mut counts = Counts::default();
         let range = start..start + bytes as u64;
         let predictions = state.predictions.get_or_insert_default();
-        let prediction = predictions.note_write(range, synced, waits, &self.sync_habit, &mut counts);
+        let sizes = LargeSizes::of(self.session.welcome.stage_bytes);
+        let prediction = predictions.note_write(range, (synced, waits), sizes, &self.sync_habit, &mut counts);
         drop(state);
         self.session.count_predictions(&counts, &self.sync_habit);
         Some(prediction)

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::tiers::blocks::Run;
 use cuesta_format::disk_profile::DiskProfile;
 use cuesta_format::{ArenaId, BlockAddress, Geometry, Medium, TierNumber};
+use cuesta_media::planted::{self, Bug};
 use cuesta_media::{Mapping, Node};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +130,7 @@ impl Arenas {
     /// the machine, so its lower tiers need not have been written then.
     pub fn fence(&self) -> Result<(), Error> {
         self.fast.fence()?;
-        if self.fast.medium() == Medium::Memory {
+        if self.fast.medium() == Medium::Memory || planted::active(Bug::LowerTierUnwritten) {
             return Ok(());
         }
         self.lower.iter().flatten().filter(|lower| self.why_failed(lower.number()).is_none()).try_for_each(

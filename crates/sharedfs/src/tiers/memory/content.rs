@@ -296,6 +296,10 @@ impl Arenas {
     pub(crate) fn hold_staged(&self, staged: &StagedWrite<'_>) -> Result<bool, Error> {
         let Some(mut sums) = staged.sums() else { return Ok(true) };
         for run in staged.runs() {
+            if run.address.tier() != TierNumber::FAST && planted::active(Bug::StagedBelowNotCompared) {
+                sums.by_ref().take(run.blocks as usize).for_each(drop);
+                continue;
+            }
             // Addresses of an entry are its session's word.
             let Ok(mapping) = self.mapping(self.geometry().arena(run.address)) else { return Ok(true) };
             let offset = self.geometry().arena_offset(run.address);

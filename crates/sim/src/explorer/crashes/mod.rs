@@ -12,6 +12,7 @@
 //! | `shipping.rs` | sessions whose operations go two ways |
 //! | `step.rs` | the steps of a workload |
 //! | `store.rs` | one or more clients, one step after the other |
+//! | `tiered.rs` | a store with a lower tier |
 //! | `unsynced.rs` | stores through mappings that no program has synced |
 //!
 //! The workloads themselves are in `scenarios`.
@@ -26,4 +27,5 @@ pub mod restarts;
 pub mod shipping;
 mod step;
 pub mod store;
+pub mod tiered;
 mod unsynced;

@@ -137,7 +137,7 @@ pub(in crate::explorer) fn recover_with(
 }
 
 /// A crash is no damage: recovery must not take one for the other.
-fn nothing_damaged(world: &World) -> Result<(), String> {
+pub(in crate::explorer) fn nothing_damaged(world: &World) -> Result<(), String> {
     match world.recovered().damaged_logs {
         0 => Ok(()),
         logs => Err(format!("recovery takes {logs} logs for damaged, which were only cut off")),
@@ -240,15 +240,20 @@ pub(in crate::explorer) fn prepare_mortal(setup: &[Step], clients: usize) -> Res
     prepare_with(World::open_mortal, On::default(), setup, clients)
 }
 
+/// A new directory, in memory where there is such a place.
+pub(in crate::explorer) fn in_memory() -> Result<tempfile::TempDir, String> {
+    let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
+    builder(Path::new("/dev/shm"))
+        .or_else(|_| builder(&std::env::temp_dir()))
+        .map_err(|error| error.to_string())
+}
+
 /// A new store on `medium`, in memory where there is such a place.
 pub(in crate::explorer) fn new_store(
     medium: Medium,
     geometry: Geometry,
 ) -> Result<tempfile::TempDir, String> {
-    let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
-    let directory = builder(Path::new("/dev/shm"))
-        .or_else(|_| builder(&std::env::temp_dir()))
-        .map_err(|error| error.to_string())?;
+    let directory = in_memory()?;
     world::create_on(medium, directory.path(), geometry)?;
     Ok(directory)
 }

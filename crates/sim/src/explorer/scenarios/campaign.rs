@@ -7,9 +7,11 @@ use crate::explorer::crashes::optimistic;
 use crate::explorer::crashes::restarts;
 use crate::explorer::crashes::shipping;
 use crate::explorer::crashes::store::{self, On, Workload, WorkloadFailure};
+use crate::explorer::crashes::tiered::{self, FastTier};
 use crate::explorer::scenarios::hand_overs::{Digests, deaths_of, ended, given_back, hand_over, scenarios};
 use crate::explorer::scenarios::mapped::{self, in_and_out, mapped, touches};
 use crate::explorer::scenarios::staged::{STAGED_ON, lost_staged, staged};
+use crate::explorer::scenarios::tiers;
 use crate::explorer::scenarios::workloads::{
     DigestAt, calls, calls_beside_open_files, death, details, growing, lost_overwrites, outliving,
     overlapping, overwriting, overwriting_overlapping, passed_on, workload, wrapping,
@@ -25,6 +27,8 @@ use std::fmt;
 const WRAPPING_CALLS: usize = 60;
 /// Drawn runs of sessions that send operations, each on both media.
 const SHIPPING_SEEDS: u64 = 100;
+/// Drawn runs of stores with a lower tier, each over all fast tiers.
+const TIERED_SEEDS: u64 = 60;
 
 /// A part of the campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
@@ -70,6 +74,8 @@ pub enum Part {
     /// Two sessions in optimistic mode on a disk. The second sees what the first did, by a lease that changes hands or
     /// by operations that are sent.
     Optimistic,
+    /// The store has a lower tier: memory over a disk, or a disk over another disk.
+    Tiers,
 }
 
 /// One workload of the campaign.
@@ -91,11 +97,12 @@ enum What {
     Restart(Workload, String),
     Shipping(shipping::Workload),
     Optimistic(shipping::Workload),
+    Tiered(tiered::Workload, String),
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 19] = [
+    pub const ALL: [Part; 20] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -115,6 +122,7 @@ impl Part {
         Part::Disk,
         Part::Shipping,
         Part::Optimistic,
+        Part::Tiers,
     ];
 
     /// Its name as a program asks for it.
@@ -144,6 +152,7 @@ impl Part {
             Part::Disk => "a store on a disk",
             Part::Shipping => "operations that are sent",
             Part::Optimistic => "optimistic mode",
+            Part::Tiers => "a store with a lower tier",
         }
     }
 
@@ -303,6 +312,25 @@ impl Part {
                 let sent = sent.map(|workload| (What::Optimistic(workload), shipping::bounds()));
                 in_turns.chain(sent).collect()
             }
+            Part::Tiers => {
+                let over = |fast: FastTier| {
+                    move |(name, setup, steps)| (tiered::Workload { fast, setup, steps }, name)
+                };
+                let scenarios =
+                    FastTier::PESSIMISTIC.map(|fast| tiers::scenarios().into_iter().map(over(fast)));
+                let handed_over = [FastTier::Memory, FastTier::Disk(1), FastTier::OptimisticDisk]
+                    .map(|fast| tiers::handed_over().into_iter().map(over(fast)));
+                let scenarios = scenarios.into_iter().flatten().chain(handed_over.into_iter().flatten());
+                let drawn = (seed..seed + TIERED_SEEDS).flat_map(|seed| {
+                    FastTier::ALL.map(|fast| (tiers::drawn(seed, fast), format!("seed {seed}")))
+                });
+                let all = scenarios.chain(drawn);
+                all.map(|(workload, name)| {
+                    let bounds = tiers::bounds(workload.fast);
+                    (What::Tiered(workload, name), bounds)
+                })
+                .collect()
+            }
             Part::MappedDeaths => {
                 mapped::deaths().into_iter().map(|death| (What::Death(death), quick.clone())).collect()
             }
@@ -358,6 +386,7 @@ impl Case {
             }
             What::Shipping(workload) => shipping::crash(workload, memory, &self.bounds, seed),
             What::Optimistic(workload) => optimistic::crash(workload, memory, &self.bounds, seed),
+            What::Tiered(workload, _) => tiered::crash(workload, memory, &self.bounds, seed),
             What::LostEntry(death) => lost_entries::crash(death, memory, &self.bounds, seed),
         }
     }
@@ -374,6 +403,9 @@ impl fmt::Display for Case {
             What::Shipping(shipping::Workload { medium, by_rings, steps })
             | What::Optimistic(shipping::Workload { medium, by_rings, steps }) => {
                 write!(formatter, "{medium:?}, rings {by_rings}, {steps:?}")
+            }
+            What::Tiered(tiered::Workload { fast, steps, .. }, name) => {
+                write!(formatter, "{name}, fast tier {fast:?}: {steps:?}")
             }
             What::Overlapping(Overlapping { lanes, clients, digests, .. }) => {
                 write!(formatter, "clients {clients}, digests {digests}, {lanes:?}")

@@ -6,6 +6,7 @@
 //! | `hand_overs.rs` | leases that change hands |
 //! | `mapped.rs` | files in mapped mode |
 //! | `staged.rs` | writes whose blocks are written where they stay |
+//! | `tiers.rs` | content of a lower tier |
 //! | `workloads.rs` | each mutating call, pairs of them, and details |
 //!
 //! The room does not know crashes.
@@ -14,4 +15,5 @@ pub mod campaign;
 pub mod hand_overs;
 pub mod mapped;
 pub mod staged;
+pub mod tiers;
 pub mod workloads;

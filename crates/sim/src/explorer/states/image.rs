@@ -55,6 +55,11 @@ impl Image {
         self.files.values()
     }
 
+    /// The path of a file, if it is there.
+    pub(in crate::explorer) fn path(&self, region: RegionKey) -> Option<&Path> {
+        self.files.get(&region).map(|file| file.path.as_path())
+    }
+
     pub(in crate::explorer) fn hash(&self) -> ImageHash {
         ImageHash(self.hash)
     }
