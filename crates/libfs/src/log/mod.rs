@@ -9,11 +9,13 @@
 //! | `retire`, `retire_round` | letting go of digested log space, in bounded steps: the steps, and how far they are |
 //! | `durability` | `fsync` and its like |
 //! | `commit_file` | on a disk: writing the log past the page cache |
-//! | `windows`, `write_back` | blocks that large writes go to; on a disk, that few of them wait to be written |
+//! | `windows`, `arena_file` | blocks that large writes go to, and the files that these lie in |
+//! | `write_back` | on a disk: few of these blocks wait to be written |
 //! | `epochs`, `epoch_state` | in optimistic mode, the epoch that the session works in |
 //!
 //! Nothing here resolves a path or checks a permission.
 
+pub(crate) mod arena_file;
 pub(crate) mod commit_file;
 pub(crate) mod cost;
 pub(crate) mod digests;

@@ -10,17 +10,17 @@
 //! On medium `block` an fsync first has the disk take the files of windows that were written since the last one. On `pmem`
 //! each write does, because what returned is durable there.
 
+use super::arena_file::ArenaFile;
 use super::write_back::WriteBack;
 use crate::errno::Error;
 use crate::mapped::kept_descriptors::{HeldDescriptor, KeptDescriptors};
 use crate::session::session::Session;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, Mutex};
 use cuesta_format::operation::BlockRun;
 use cuesta_format::wire::{Request, Response, WINDOWS_MAX};
-use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, Medium, TierNumber};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, LogPosition, Medium, TierNumber};
 use cuesta_media::planted::{self, Bug};
-use cuesta_media::{GatherError, UserSlice, flush_file, write_gathered};
-use rustix::fd::BorrowedFd;
+use cuesta_media::{GatherError, UserSlice, write_gathered};
 
 /// Blocks of the first window: 4 MiB.
 const BLOCKS_FIRST: u32 = 1 << 10;
@@ -62,56 +62,6 @@ struct KeptFile {
     named_below: Option<LogPosition>,
 }
 
-/// A file of an arena that the session may write.
-#[derive(Debug)]
-pub(crate) struct ArenaFile {
-    arena: ArenaId,
-    file: HeldDescriptor,
-    /// Where in it the arena begins.
-    begins: u64,
-    /// How often it was written,
-    writes: AtomicU64,
-    /// and how many of these writes the disk has.
-    flushed: AtomicU64,
-}
-
-impl ArenaFile {
-    fn of(arena: ArenaId, file: HeldDescriptor, begins: u64) -> ArenaFile {
-        ArenaFile { arena, file, begins, writes: AtomicU64::new(0), flushed: AtomicU64::new(0) }
-    }
-
-    /// A write has ended. No flush that began before counts for it.
-    fn note_write(&self) {
-        self.writes.fetch_add(1, Ordering::Release);
-    }
-
-    /// Calls `act` with its descriptor, if this thread has it.
-    pub(crate) fn with(&self, act: impl FnOnce(BorrowedFd<'_>)) {
-        self.file.with(act);
-    }
-
-    fn is_dirty(&self) -> bool {
-        self.flushed.load(Ordering::Acquire) < self.writes.load(Ordering::Acquire)
-    }
-
-    /// Has the medium take what was written. Says whether it did.
-    fn flush(&self) -> bool {
-        self.flush_by(|| self.file.with(flush_file).is_some_and(|flushed| flushed.is_ok()))
-    }
-
-    fn flush_by(&self, flush: impl FnOnce() -> bool) -> bool {
-        let writes = self.writes.load(Ordering::Acquire);
-        if self.flushed.load(Ordering::Acquire) >= writes {
-            return true;
-        }
-        let is_flushed = flush();
-        if is_flushed {
-            self.flushed.fetch_max(writes, Ordering::Release);
-        }
-        is_flushed
-    }
-}
-
 /// Blocks of one arena.
 #[derive(Debug)]
 struct Window {
@@ -139,14 +89,14 @@ impl StagedRun {
     ) -> Result<(), GatherError> {
         let geometry = session.geometry();
         let file = &self.window.file;
-        let offset = file.begins + geometry.arena_offset(self.run.address) + inside;
+        let offset = file.begins() + geometry.arena_offset(self.run.address) + inside;
         let medium = match self.run.address.tier() {
             TierNumber::FAST => session.welcome.medium,
             _ => Medium::Block,
         };
         let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let write = || {
-            let written = file.file.with(|file| write_gathered(file, offset, medium, parts));
+            let written = file.with(|file| write_gathered(file, offset, medium, parts));
             written.unwrap_or(Err(GatherError::Refused(rustix::io::Errno::BADF)))
         };
         let emulated = session.arenas.emulated().filter(|_| self.run.address.tier() == TierNumber::FAST);
@@ -309,7 +259,7 @@ impl State {
         file: rustix::fd::OwnedFd,
     ) -> Option<Arc<ArenaFile>> {
         let arena = session.geometry().arena(address);
-        if let Some(kept) = self.files.iter_mut().find(|kept| kept.file.arena == arena) {
+        if let Some(kept) = self.files.iter_mut().find(|kept| kept.file.arena() == arena) {
             kept.named_below = None;
             return Some(Arc::clone(&kept.file));
         }
@@ -330,48 +280,5 @@ impl State {
             let named_below = *kept.named_below.get_or_insert(session.appender.completed());
             waits && session.digested() < named_below
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::File;
-
-    impl ArenaFile {
-        pub(crate) fn for_tests() -> ArenaFile {
-            let file = File::open("/dev/null").unwrap().into();
-            ArenaFile::of(ArenaId(3), HeldDescriptor::hold(&KeptDescriptors::default(), file).unwrap(), 0)
-        }
-    }
-
-    #[test]
-    fn a_flush_does_not_count_for_a_write_that_ends_while_it_is_under_way() {
-        let file = ArenaFile::for_tests();
-        assert!(file.flush_by(|| panic!("nothing was written")));
-        file.note_write();
-        let flush = || {
-            file.note_write();
-            true
-        };
-        assert!(file.flush_by(flush) && file.is_dirty());
-        assert!(file.flush_by(|| true) && !file.is_dirty());
-    }
-
-    #[test]
-    fn a_write_is_flushed_by_whoever_asks_until_a_flush_has_ended() {
-        let file = ArenaFile::for_tests();
-        file.note_write();
-        let also_asks = || {
-            let mut has_flushed = false;
-            assert!(file.flush_by(|| {
-                has_flushed = true;
-                true
-            }));
-            has_flushed
-        };
-        assert!(file.flush_by(also_asks));
-        file.note_write();
-        assert!(!file.flush_by(|| false) && file.is_dirty());
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Policy ([`Pace`]): as much may be under way as the disk takes in [`UNDER_WAY_MS`], as far as is known.
 
-use super::windows::ArenaFile;
+use super::arena_file::ArenaFile;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 use cuesta_media::{begin_write_back, write_back};
 use std::collections::VecDeque;
