@@ -7,7 +7,7 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads -p cuesta-served --features cuesta-oplog/model,cuesta-threads/model,cuesta-served/model
 
-.PHONY: help build demo test test-suites test-campaigns test-hunts test-long conform programs bench explore models kill-campaign damage-campaign \
+.PHONY: help build demo test test-suites test-campaigns test-hunts test-long conform programs bench explore models kill-campaign power-campaign damage-campaign \
 	linearizability soak fuzz fuzz-door test-pmem lint install setup
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs, daemon and mount (ARGUMENTS=--help)"
+	@echo "make power-campaign  500 power cuts of the disk below a store in optimistic mode (ARGUMENTS=--help)"
 	@echo "make damage-campaign  1,000 random damages of a store's files: each is healed or told (ARGUMENTS=--help)"
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
@@ -73,6 +74,7 @@ test-long: build
 	$(MAKE) explore
 	$(MAKE) models
 	$(MAKE) kill-campaign
+	$(MAKE) power-campaign
 	$(MAKE) linearizability
 	$(MAKE) damage-campaign
 	$(MAKE) soak
@@ -113,6 +115,11 @@ models:
 kill-campaign: build
 	$(CARGO) build --release -p cuesta-sim --bins
 	$(TARGET)/release/kill-campaign $(ARGUMENTS)
+
+power-campaign: build
+	@setup/packages mkfs.ext4=e2fsprogs python3=python3
+	$(CARGO) build --release -p cuesta-sim --bins
+	$(TARGET)/release/power-campaign $(ARGUMENTS)
 
 damage-campaign: build
 	$(CARGO) build --release -p cuesta-sim --bins

@@ -6,11 +6,13 @@ cuts:  a program appends records to a file and replaces others, with fsync; the 
        finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media, and with
        the NVDIMM as a device of bytes, which is another store's once; and with a disk below a fast tier that is too small, which `device` has
        as well.
+optimistic: the same with a store in optimistic mode on the NVDIMM as a disk, and SQLite beside. The next guest finds what was told
+       longer before than the bound, and nothing without what had returned before it began.
 nodes: two memory nodes; the log of a program on one lies there.
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays; on DAX, and on the device.
 
-Usage: test.py TARGET [--profile NAME] [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device|below] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+Usage: test.py TARGET [--profile NAME] [--slice] [--only cuts|kills|nodes|optimistic|platform|tests] [--medium pmem|block|device|below] [--suite NAME] [--cuts N] [--kills N] [--seed N].
 --slice: platform and a cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 
@@ -24,6 +26,7 @@ import sys
 import time
 
 import guest
+import optimistic
 
 # What a store is made of, and how the NVDIMM is mounted for that: `device` is not, and what of the store is in files lies on a disk.
 # `below` and `device` have a disk below a fast tier that does not hold all.
@@ -37,6 +40,8 @@ PLACES = {
 CRATES = ['cuesta-media', 'cuesta-oplog', 'cuesta-sharedfs', 'cuesta-libfs']
 # Until it is killed a guest has at least so many records acknowledged, and at most this many more.
 RECORDS_LEAST, RECORDS_MORE = 20, 400
+# In optimistic mode.
+RECORDS_MORE_AT_ONCE = 150
 KILLS_PER_STORE = 6
 # A guest is some twenty times slower than its host.
 GUEST_SECONDS_MAX = 3600
@@ -151,6 +156,43 @@ def run_cuts(folder, medium, cuesta, cuts, chance):
     print(f'{medium}: all {acknowledged} records are there after {cuts} cuts', flush=True)
 
 
+def run_optimistic(folder, cuesta, cuts, chance):
+    cuesta = shlex.quote(str(cuesta))
+    guest.forget(folder)
+    make = f'{cuesta} mkfs /dev/shm/store {PLACES["block"]} --durability optimistic || echo wrong: mkfs\n'
+    look = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n'
+    before, last, oldest_ms, told = {'log': 0, 'sqlite': 0}, optimistic.Heard(), 0, 0
+    for cut in range(cuts + 1):
+        script = (make if cut == 0 else look) + at_work(cuesta, 'find go_on' if cut < cuts else 'find')
+        began, heard, found = time.monotonic(), optimistic.Heard(), {}
+        goal = RECORDS_LEAST + chance.randrange(RECORDS_MORE_AT_ONCE)
+
+        def has_found(line):
+            words = line.split()
+            if words[:1] == ['found'] and len(words) == 3:
+                found[words[1]] = int(words[2])
+            return line == 'found all'
+
+        with guest.Guest(folder, job(folder, 'optimistic', 'block', script)) as running:
+            hear(running, has_found)
+            why = last.wrong(found, before)
+            if why:
+                raise guest.Failed(f'cut {cut}: {why}')
+            oldest_ms = max(oldest_ms, last.oldest_lost_ms(found))
+            before, last = found, heard
+            if cut == cuts:
+                break
+            hear(running, lambda line: heard.hear(line) and heard.count() >= goal)
+            running.cut_power()
+            # What they had said before it ended counts.
+            for line in running.lines():
+                heard.hear(line)
+        told += heard.count()
+        print(f'optimistic, cut {cut + 1} of {cuts}: {heard.count()} records told, {time.monotonic() - began:.1f} s', flush=True)
+    print(f'optimistic: {told} records told, and {sum(before.values())} are there after {cuts} cuts; the oldest of the others had returned '
+          f'{oldest_ms:.0f} ms before its program began the last one', flush=True)
+
+
 def run_platform(folder, cuesta):
     cuesta, program = shlex.quote(str(cuesta)), shlex.quote(str(guest.HERE / 'platform.py'))
     for persistence, domain in {'cpu': 'cpu_cache', 'mem-ctrl': 'memory_controller'}.items():
@@ -190,7 +232,7 @@ def main():
     parser.add_argument('target', type=pathlib.Path)
     parser.add_argument('--profile', default='release', help='by which cargo profile it was built (default: %(default)s)')
     parser.add_argument('--slice', action='store_true', help='platform, and one cut of device')
-    parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
+    parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'optimistic', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem and device for kills, pmem for tests]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this, as libfs/suite')
     parser.add_argument('--cuts', type=int, default=3)
@@ -200,7 +242,7 @@ def main():
     if arguments.slice:
         parts, media, cuts = ['platform', 'cuts'], ['device'], 1
     else:
-        parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'nodes', 'kills', 'tests']
+        parts = [arguments.only] if arguments.only else ['cuts', 'optimistic', 'platform', 'nodes', 'kills', 'tests']
         media, cuts = [arguments.medium] if arguments.medium else list(DAX), arguments.cuts
     target = arguments.target.resolve()
     folder, built = target / 'guest', target / arguments.profile
@@ -210,6 +252,8 @@ def main():
         if 'cuts' in parts:
             for medium in media:
                 run_cuts(folder, medium, built / 'cuesta', cuts, random.Random(arguments.seed))
+        if 'optimistic' in parts:
+            run_optimistic(folder, built / 'cuesta', cuts, random.Random(arguments.seed))
         if 'platform' in parts:
             run_platform(folder, built / 'cuesta')
         if 'nodes' in parts:

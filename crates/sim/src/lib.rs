@@ -9,6 +9,7 @@
 //! * [`family`] has processes that fork, spawn and exec make calls in turns, to compare Cuesta with the kernel.
 //! * [`kill`] kills the real programs and checks the store from outside.
 //! * [`linearizability`] has processes work at once and checks that each call took effect at one instant.
+//! * [`power`] cuts the power of the disk below a store in optimistic mode.
 //! * [`damage`] changes files of a store behind its back, and looks whether that is healed or told.
 //! * [`door_fuzz`] makes random system calls under the preload door and on a disk, and compares.
 //! * [`doors`]: by which of the two doors programs of a campaign come to the store.
@@ -25,6 +26,7 @@ pub mod kill;
 pub mod linearizability;
 pub mod model;
 mod operations;
+pub mod power;
 mod programs;
 pub mod soak;
 pub mod world;

@@ -11,6 +11,7 @@ mod kill_writer;
 mod linearizability;
 mod mount;
 mod openers;
+mod power;
 mod recovery;
 mod soak;
 mod users;

@@ -3,8 +3,15 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait, waitpid,
+};
+use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
+
+/// Between two looks for processes to kill.
+pub(crate) const KILL_EVERY: Duration = Duration::from_millis(5);
 
 /// A process that is told of by its number.
 pub(crate) fn process(number: &serde_json::Value) -> Option<Pid> {
@@ -38,4 +45,41 @@ pub(crate) fn end(process: Pid, signal: Option<Signal>) -> io::Result<()> {
 /// It may have become our child, when the program that had started it died.
 pub(crate) fn reap(process: Pid) {
     let _ = waitpid(Some(process), WaitOptions::NOHANG);
+}
+
+/// Kills every process that descends from this one, and takes in those that became its children. Returns when none is left.
+pub(crate) fn end_descendants() {
+    while kill_descendants() {
+        std::thread::sleep(KILL_EVERY);
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+    }
+}
+
+/// Kills every process that descends from this one. Says whether there was any.
+pub(crate) fn kill_descendants() -> bool {
+    let parents: HashMap<Pid, Pid> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let own = getpid();
+    let descends = |&pid: &Pid| {
+        // A chain that changes while it is looked at may seem to be a circle.
+        let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        chain.skip(1).take(parents.len()).any(|ancestor| ancestor == own)
+    };
+    let found: Vec<Pid> = parents.keys().filter(|pid| descends(pid)).copied().collect();
+    for &pid in &found {
+        // A process that is gone by now needs no signal.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    !found.is_empty()
+}
+
+fn processes() -> impl Iterator<Item = Pid> {
+    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    names.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    // The name before it may hold anything.
+    let behind_name = stat.rsplit_once(") ")?.1;
+    Pid::from_raw(behind_name.split(' ').nth(1)?.parse().ok()?)
 }

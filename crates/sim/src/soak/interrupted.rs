@@ -4,17 +4,13 @@
 //! their parent ends. So they are killed, again and again, by a thread of its own: every awaited process comes to an
 //! end, and calls that began meanwhile fail. Then the soak ends as ever.
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use crate::programs::processes::{KILL_EVERY, end_descendants, kill_descendants};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-const KILL_EVERY: Duration = Duration::from_millis(5);
 
 /// Listens for these signals.
 pub struct Interruption {
@@ -60,38 +56,6 @@ impl Interruption {
             // One that panicked has killed what it could.
             let _ = killer.join();
         }
-        while kill_descendants() {
-            std::thread::sleep(KILL_EVERY);
-            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-        }
+        end_descendants();
     }
-}
-
-/// Kills every process that descends from this one. Says whether there was any.
-fn kill_descendants() -> bool {
-    let parents: HashMap<Pid, Pid> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
-    let own = getpid();
-    let descends = |&pid: &Pid| {
-        // A chain that changes while it is looked at may seem to be a circle.
-        let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        chain.skip(1).take(parents.len()).any(|ancestor| ancestor == own)
-    };
-    let found: Vec<Pid> = parents.keys().filter(|pid| descends(pid)).copied().collect();
-    for &pid in &found {
-        // A process that is gone by now needs no signal.
-        let _ = kill_process(pid, Signal::KILL);
-    }
-    !found.is_empty()
-}
-
-fn processes() -> impl Iterator<Item = Pid> {
-    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    names.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
-}
-
-fn parent(pid: Pid) -> Option<Pid> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    // The name before it may hold anything.
-    let behind_name = stat.rsplit_once(") ")?.1;
-    Pid::from_raw(behind_name.split(' ').nth(1)?.parse().ok()?)
 }
