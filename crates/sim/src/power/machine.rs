@@ -19,7 +19,7 @@ const STORE_BYTES: &str = "192M";
 /// A boot that never was.
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000000\n";
 /// Far longer than the kernel needs to let go of a disk that nothing uses.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A machine whose power can be cut.
@@ -122,6 +122,13 @@ impl Machine {
                 Err(errno) => return Err(errno.into()),
             }
         }
+        // A process of another mount namespace may hold a copy of the mount, and with it the kernel's memory of the disk.
+        while is_attached(&self.disk.file())? {
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the disk is in use after it was unmounted"));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
         Ok(())
     }
 
@@ -170,6 +177,18 @@ impl Machine {
         self.folder.disable_cleanup(true);
         Ok(kept)
     }
+}
+
+/// Whether a loop device has the file.
+fn is_attached(file: &Path) -> io::Result<bool> {
+    for device in fs::read_dir("/sys/block")? {
+        // Only loop devices that have a file say so.
+        let said = fs::read_to_string(device?.path().join("loop/backing_file"));
+        if said.is_ok_and(|said| Path::new(said.trim_end()) == file) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Drop for Machine {
