@@ -162,12 +162,16 @@ impl Windows {
             let files = state.files.iter().map(|kept| &kept.file);
             files.filter(|file| file.is_dirty()).cloned().collect()
         };
-        dirty.iter().all(|file| {
+        let is_flushed = dirty.iter().all(|file| {
             if let Some(disk) = session.arenas.played(self.tier) {
                 disk.flush();
             }
             file.flush()
-        })
+        });
+        if is_flushed {
+            self.write_back.note_flushed();
+        }
+        is_flushed
     }
 
     /// A buffer of [`BUFFER_BYTES`].

@@ -128,6 +128,15 @@ impl WriteBack {
         }
     }
 
+    /// The disk has everything: nothing is under way any more.
+    pub(crate) fn note_flushed(&self) {
+        if self.is_awaited.load(Ordering::Relaxed) {
+            let mut state = self.state.lock();
+            (state.next, state.under_way_bytes) = (None, 0);
+            state.under_way.clear();
+        }
+    }
+
     /// These bytes of a file on a disk were written. Waits while too much is under way. Call without any lock.
     pub(crate) fn note_written(&self, file: &Arc<ArenaFile>, bytes: Range<u64>) {
         if !self.is_awaited.load(Ordering::Relaxed) {
