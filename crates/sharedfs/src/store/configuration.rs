@@ -444,7 +444,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 25);
+        assert_eq!(uncommented.lines().count(), 26);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

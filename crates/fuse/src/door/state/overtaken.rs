@@ -87,8 +87,9 @@ impl Overtaken {
     ) -> Option<Node> {
         let is_busy = !self.recent(now).is_empty();
         let stand_in = is_busy.then(|| self.stand_in(elsewhere.directory)).flatten();
+        let mut attempt = self.note(thread, now);
         if stand_in.is_none() {
-            self.note(thread, now).elsewhere = Some(elsewhere);
+            attempt.elsewhere = Some(elsewhere);
         }
         stand_in
     }
@@ -190,7 +191,8 @@ mod tests {
         assert_eq!(overtaken.take_moved(7), Some(FOUND));
         let another = Elsewhere { directory: InodeNumber(6), ..FOUND };
         assert!(overtaken.find_elsewhere(8, another, begin + MOMENT / 2).is_some());
-        assert_eq!(overtaken.find_elsewhere(8, another, begin + MOMENT), None);
+        assert!(overtaken.find_elsewhere(8, another, begin + MOMENT).is_some());
+        assert_eq!(overtaken.find_elsewhere(8, another, begin + 2 * MOMENT), None);
     }
 
     #[test]
