@@ -65,6 +65,14 @@ impl SharedFs {
             }
         }
         let Some(run) = self.take_window(tier, wanted, node) else { return Ok(NONE) };
+        {
+            // The session has not used up the window that began there, though a file that had the first blocks is gone.
+            let mut space = self.space.lock();
+            if space.windows.begins_at(session, run.address) {
+                space.allocator.release_window([run]);
+                return Ok(NONE);
+            }
+        }
         match self.grant_window(session, run) {
             Ok((file, begins)) => {
                 descriptors.push(file);

@@ -198,16 +198,24 @@ impl Windows {
         true
     }
 
-    /// The session's window with the block, and the block's place in it.
+    /// The session's window in which the block is granted, and the block's place in it. Blocks that a digest took from one window
+    /// may lie in a later one: their file is gone, and its blocks were granted again.
     fn window_with(
         &self,
         session: SessionId,
         block: BlockAddress,
     ) -> Option<((SessionId, BlockAddress), u32)> {
-        let (&(owner, address), window) = self.windows.range(..=(session, block)).next_back()?;
-        let index = (block.0 - address.0) / BLOCK_BYTES;
-        let is_inside = owner == session && index < u64::from(window.spent.blocks());
-        is_inside.then_some(((owner, address), index as u32))
+        self.of(session).find_map(|(address, window)| {
+            let index = block.0.checked_sub(address.0)? / BLOCK_BYTES;
+            let index = u32::try_from(index).ok().filter(|&index| index < window.spent.blocks())?;
+            (window.spent.free_in(index..index + 1) == 1).then_some(((session, address), index))
+        })
+    }
+
+    /// Whether a window that begins there would be taken for one that the session has.
+    #[must_use]
+    pub fn begins_at(&self, session: SessionId, address: BlockAddress) -> bool {
+        self.windows.contains_key(&(session, address))
     }
 
     /// Whether all blocks of a run are granted to the session, in one window.
@@ -311,6 +319,21 @@ mod tests {
         assert_eq!((windows.held(), windows.count(S)), (9, 1));
         assert_eq!(windows.end_session(S), [run(10, 1), run(14, 4)]);
         assert_eq!((windows.held(), windows.count(S)), (4, 0));
+    }
+
+    /// The file of the first blocks is gone before the log that names the last ones is digested.
+    #[test]
+    fn blocks_of_a_window_are_granted_though_blocks_that_it_had_lie_in_a_later_one() {
+        let mut windows = Windows::default();
+        windows.add(S, run(10, 8));
+        windows.apply(S, windows.after(S, &claims(&[run(10, 4)]), LogPosition(64)));
+        windows.add(S, run(11, 2));
+        assert!(windows.begins_at(S, run(10, 1).address) && !windows.begins_at(S, run(12, 1).address));
+        assert!(windows.hold(S, run(14, 4)) && windows.hold(S, run(11, 2)) && !windows.hold(S, run(10, 1)));
+        let changes = windows.after(S, &claims(&[run(11, 2), run(14, 3)]), LogPosition(128));
+        windows.apply(S, changes);
+        assert_eq!((windows.held(), windows.count(S)), (1, 1));
+        assert!(windows.hold(S, run(17, 1)) && !windows.hold(S, run(11, 1)) && !windows.hold(S, run(14, 1)));
     }
 
     #[test]
