@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A number as different parts of a file system can hold it, larger each time.
@@ -426,6 +426,14 @@ fn appends_by_both_doors_at_once_lie_whole_one_behind_the_other() {
 fn append_by_both_doors(mounted: &Mounted) {
     const RECORD_BYTES: usize = 9_001;
     const RECORDS: u8 = 100;
+    // Neither door may be done before the other has begun.
+    const TOGETHER: u8 = 10;
+    let barrier = Barrier::new(2);
+    let meet = |number: u8| {
+        if number.is_multiple_of(TOGETHER) {
+            barrier.wait();
+        }
+    };
     let session = mounted.session();
     Door::Session(Arc::clone(&session)).replace("file", b"", 0);
     std::thread::scope(|scope| {
@@ -433,6 +441,7 @@ fn append_by_both_doors(mounted: &Mounted) {
             let flags = libc::O_WRONLY | libc::O_APPEND;
             let file = session.open(&ROOT, Base::Root, b"file", flags, 0).unwrap();
             for number in 0..RECORDS {
+                meet(number);
                 let record = vec![2 * number; RECORD_BYTES];
                 assert_eq!(session.write(&file, &[UserSlice::from(&record[..])]), Ok(RECORD_BYTES));
             }
@@ -440,6 +449,7 @@ fn append_by_both_doors(mounted: &Mounted) {
         });
         let mut file = File::options().append(true).open(mounted.path("file")).unwrap();
         for number in 0..RECORDS {
+            meet(number);
             assert_eq!(file.write(&[2 * number + 1; RECORD_BYTES]).unwrap(), RECORD_BYTES);
         }
     });
