@@ -16,6 +16,7 @@ use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::user_copy::Fault;
 use cuesta_media::{AccessError, Mapping};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -131,10 +132,12 @@ impl<'a> ContentWriter<'a> {
         if let Some(disk) = tier.played() {
             disk.dirtied(self.arenas.geometry().place_in_tier(arena) + offset, bytes.len() as u64);
         }
-        let file = files.and_then(|files| files.file(arena));
-        Ok(match file {
-            Some(written) => mapping.write_by_calls(&*written.file, written.offset, offset, bytes),
-            None => mapping.write_through(offset, bytes),
+        Ok(match files.map(|files| files.file(arena)) {
+            Some(Ok(written)) => mapping.write_by_calls(&*written.file, written.offset, offset, bytes),
+            Some(Err(errno)) if arena.tier() != TierNumber::FAST && !is_shortage(errno) => {
+                Err(AccessError::Unwritten(errno))
+            }
+            Some(Err(_)) | None => mapping.write_through(offset, bytes),
         })
     }
 
@@ -253,6 +256,12 @@ fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Re
     }
 }
 
+/// Whether a file cannot be opened for want of descriptors or memory. The disk is not to blame, and stores to the
+/// mapping reach it. A disk that is gone is another matter: the kernel's pages still take stores, and lose them.
+fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
+}
+
 /// The medium of a block's tier does not take it. A lower tier can be done without.
 fn refused(address: BlockAddress, error: AccessError) -> Error {
     match address.tier() {
@@ -332,8 +341,9 @@ impl Arenas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tiers::device::Parts;
     use crate::tiers::memory::TierArenas;
-    use cuesta_format::{ArenaId, Medium};
+    use cuesta_format::{ArenaId, Medium, StoreId};
 
     const GEOMETRY: Geometry = Geometry {
         arena_bytes: 64 << 10,
@@ -343,20 +353,34 @@ mod tests {
         checks_content: true,
     };
 
-    fn arenas(folder: &std::path::Path) -> Arenas {
-        std::fs::create_dir(folder.join("arenas")).unwrap();
-        let arenas = TierArenas::open(
-            TierNumber::FAST,
-            &crate::tiers::device::Parts::open(folder, cuesta_format::StoreId([0; 16]), &GEOMETRY).unwrap(),
-            GEOMETRY,
-            Medium::Memory,
-            &Arc::default(),
-        )
-        .unwrap();
+    fn tier(number: TierNumber, medium: Medium, folder: &std::path::Path) -> TierArenas {
+        std::fs::create_dir_all(folder.join("arenas")).unwrap();
+        let parts = Parts::open(folder, StoreId([0; 16]), &GEOMETRY).unwrap();
+        let arenas = TierArenas::open(number, &parts, GEOMETRY, medium, &Arc::default()).unwrap();
         while arenas.count() < 2 {
             arenas.grow(None).unwrap();
         }
-        Arenas::new(arenas, Vec::new())
+        arenas
+    }
+
+    fn arenas(folder: &std::path::Path) -> Arenas {
+        Arenas::new(tier(TierNumber::FAST, Medium::Memory, folder), Vec::new())
+    }
+
+    #[test]
+    fn content_is_not_stored_to_a_lower_arena_whose_file_cannot_be_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let [fast, below] = ["fast", "below"].map(|name| folder.path().join(name));
+        let lower = tier(TierNumber(1), Medium::Block, &below);
+        let arenas = Arenas::new(tier(TierNumber::FAST, Medium::Memory, &fast), vec![Ok(lower)]);
+        let address = |arena| GEOMETRY.of_tier(TierNumber(1)).address(ArenaId::new(TierNumber(1), arena), 0);
+        let put = |arena| ContentWriter::new(&arenas).put(address(arena), &[7; BLOCK]);
+        put(0).unwrap();
+        // The file of one arena is open by now. That of the other was never opened for writing.
+        std::fs::remove_dir_all(below.join("arenas")).unwrap();
+        put(0).unwrap();
+        let refused = put(1).unwrap_err();
+        assert!(matches!(refused, Error::TierFailed { tier: TierNumber(1), .. }), "{refused}");
     }
 
     /// Writes one byte past the checksums.

@@ -50,7 +50,7 @@ impl ArenaStamps {
         if stamped.all.contains(&arena) {
             return;
         }
-        let Some(written) = files.file(arena) else { return };
+        let Ok(written) = files.file(arena) else { return };
         if self.put(&written.file, arena).is_ok() {
             stamped.all.insert(arena);
             stamped.new.insert(arena);

@@ -401,8 +401,7 @@ impl TierArenas {
     /// Has the disk take all that was written to an arena by calls (medium `block`).
     pub(super) fn flush(&self, arena: ArenaId) -> Result<(), Error> {
         let Some(files) = &self.written else { return Ok(()) };
-        let written =
-            files.file(arena).ok_or_else(|| Error::Damaged(format!("arena {arena} cannot be opened")))?;
+        let written = files.file(arena).map_err(Error::errno("open an arena to sync it"))?;
         if let Some(disk) = self.played.get() {
             disk.flush();
         }
@@ -412,7 +411,7 @@ impl TierArenas {
     /// Has the disk take blocks that a session wrote (medium `block`). A flush has to follow.
     pub(super) fn write_back(&self, run: Run) {
         let Some(files) = &self.written else { return };
-        if let Some(written) = files.file(self.geometry.arena(run.address)) {
+        if let Ok(written) = files.file(self.geometry.arena(run.address)) {
             let offset = written.offset + self.geometry.arena_offset(run.address);
             if let Some(disk) = self.played.get() {
                 disk.write_back();

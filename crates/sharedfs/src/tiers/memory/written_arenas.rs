@@ -12,6 +12,7 @@ use cuesta_format::geometry::arena_path;
 use cuesta_format::{ArenaId, Geometry};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,24 +53,24 @@ impl WrittenArenas {
         Ok(WrittenArenas { place: Place::Folder(open_folder(parts.tier())?), kept })
     }
 
-    /// An arena's file; `None` where it cannot be opened, as when there are no descriptors: then it is stored to.
-    pub(crate) fn file(&self, arena: ArenaId) -> Option<WrittenArena> {
+    /// An arena's file, or why it cannot be opened.
+    pub(crate) fn file(&self, arena: ArenaId) -> Result<WrittenArena, Errno> {
         let folder = match &self.place {
             Place::Folder(folder) => folder,
             Place::Disk(parts, geometry) => {
-                let disk = parts.disk()?;
+                let disk = parts.disk().ok_or(Errno::NODEV)?;
                 let offset = disk.offset(arena, geometry);
-                return Some(WrittenArena { file: Arc::clone(disk.file()), offset });
+                return Ok(WrittenArena { file: Arc::clone(disk.file()), offset });
             }
         };
         let mut kept = self.kept[arena.index() as usize % KEPT].lock();
         if let Some((_, file)) = kept.as_ref().filter(|(of, _)| *of == arena) {
-            return Some(WrittenArena { file: Arc::clone(file), offset: 0 });
+            return Ok(WrittenArena { file: Arc::clone(file), offset: 0 });
         }
         let access = OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, arena_path(arena), access, Mode::empty()).ok().map(Arc::new);
-        *kept = file.clone().map(|file| (arena, file));
-        file.map(|file| WrittenArena { file, offset: 0 })
+        let file = Arc::new(rustix::fs::openat(folder, arena_path(arena), access, Mode::empty())?);
+        *kept = Some((arena, Arc::clone(&file)));
+        Ok(WrittenArena { file, offset: 0 })
     }
 }
 
@@ -96,7 +97,7 @@ mod tests {
         WrittenArenas::open(&parts, geometry).unwrap()
     }
 
-    fn read(arena: Option<WrittenArena>) -> String {
+    fn read(arena: Result<WrittenArena, Errno>) -> String {
         let mut bytes = [0; 3];
         rustix::io::pread(arena.unwrap().file.as_fd(), &mut bytes[..], 0).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -112,7 +113,7 @@ mod tests {
         tier(&named, "new");
         assert_eq!(read(files.file(ArenaId(0))), "old");
         std::fs::remove_dir_all(&moved).unwrap();
-        assert!(files.file(ArenaId(1)).is_none());
+        assert_eq!(files.file(ArenaId(1)).unwrap_err(), Errno::NOENT);
     }
 
     #[test]
