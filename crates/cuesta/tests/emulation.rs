@@ -186,7 +186,7 @@ fn a_tier_plays_the_disk_that_it_was_made_for() {
 #[test]
 fn a_flush_of_a_tier_is_one_of_the_disk_that_it_plays() {
     let played = Played::new("block", QUICK);
-    // Nobody waits for the large write: the digest has the disk take it before it commits.
+    // The program does not sync the large write. The digest flushes it to the disk before it commits.
     let write = "
 with open('/cuesta/large', 'wb') as file:
     file.write(random.Random(2).randbytes(12_000_000))";

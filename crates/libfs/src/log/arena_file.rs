@@ -1,4 +1,4 @@
-//! A file of an arena that the session writes by calls, and whether the disk has what was written to it.
+//! One file of an arena that the session writes by calls. It counts the writes and those of them that the disk has.
 
 use crate::mapped::kept_descriptors::HeldDescriptor;
 use crate::sync::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl ArenaFile {
         self.flushed.load(Ordering::Acquire) < self.writes.load(Ordering::Acquire)
     }
 
-    /// Has the medium take what was written. Says whether it did.
+    /// Flushes what was written to the medium. Returns whether that succeeded.
     pub(crate) fn flush(&self) -> bool {
         self.flush_by(|| self.file.with(flush_file).is_some_and(|flushed| flushed.is_ok()))
     }

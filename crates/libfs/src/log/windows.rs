@@ -117,7 +117,7 @@ impl StagedRun {
         written
     }
 
-    /// Has the medium take what was written to it. Says whether it did.
+    /// Flushes what was written to it to the medium. Returns whether that succeeded.
     pub(crate) fn flush(&self) -> bool {
         planted::active(Bug::SyncForgotten) || self.window.file.flush()
     }

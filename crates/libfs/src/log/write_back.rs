@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How long an fsync waits for what is under way.
+/// An fsync should wait this long at most for writes that the disk is busy with.
 const UNDER_WAY_MS: u64 = 10;
 /// Bytes that may be under way however slow the disk seems,
 const BYTES_LEAST: u64 = 1 << 20;

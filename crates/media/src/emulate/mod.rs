@@ -6,7 +6,7 @@
 //! | `channel.rs` | a channel for bytes, which all processes of a store share |
 //! | `emulated.rs` | how long each access of memory waits |
 //! | `disk_time.rs` | how long each access of a disk takes |
-//! | `played_disk.rs` | which accesses a disk sees, and who waits for them |
+//! | `played_disk.rs` | which accesses reach the disk that is played, and which threads wait for them |
 //! | `unwritten.rs` | pages that the kernel has yet to write to a disk |
 //! | `calibrate_disk.rs` | measures how much of a disk's profile this machine reaches |
 //!

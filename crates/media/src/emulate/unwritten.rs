@@ -4,7 +4,7 @@
 use super::disk_time::Span;
 use std::collections::BTreeMap;
 
-/// The kernel begins to write when so much waits. Nobody waits for that.
+/// With this many unwritten bytes the kernel begins to write. Programs do not wait for these writes.
 const BYTES_MAX: u64 = 16 << 20;
 /// The smallest piece that is written.
 const PAGE_BYTES: u64 = 4096;

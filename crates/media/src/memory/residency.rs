@@ -6,7 +6,7 @@ use syscalls::{Sysno, raw_syscall};
 
 impl SharedMemory {
     /// Ranges of whole pages that a part of a mapped file needs from its disk, as offsets in this memory. None, where the
-    /// kernel does not say: it tells nobody but those who may write the file.
+    /// kernel does not say: it answers only those who may write the file.
     #[must_use]
     pub fn missing(&self, offset: u64, bytes: u64) -> Vec<Range<u64>> {
         let page = rustix::param::page_size() as u64;

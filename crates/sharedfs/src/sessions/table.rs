@@ -330,7 +330,7 @@ impl SessionTable {
         Ok(())
     }
 
-    /// Makes durable what was put.
+    /// Makes the records that were put durable.
     fn settle(&mut self) -> Result<(), Error> {
         self.mapping.fence()?;
         // Nothing waits for the second file: it may be older, for a while.

@@ -6,8 +6,9 @@
 //! | what a name led to was gone when it was asked for by number: the door said ESTALE | what a name leads to is held |
 //! | a name led to a directory that the kernel has in another, which it could not move: the locks of that are others', or its own in a rename from one directory to another | each such directory stands in for itself by a number that the kernel has nowhere yet ([`Overtaken::find_elsewhere`]), as if it were another one |
 //!
-//! Nobody tells the door that an attempt is the second, and some calls have none (a `mkdir` of a name that is there). So once a
-//! call was overtaken, every directory that is elsewhere gets a stand-in, until a moment has passed without another such call.
+//! A request does not say whether it is a second attempt, and the kernel makes none for some calls (a `mkdir` of a name that is
+//! there). So after a call was overtaken, the door gives every directory that is elsewhere a stand-in, until a moment has passed
+//! without another such call.
 
 use cuesta_format::InodeNumber;
 use hashbrown::HashMap;
@@ -29,7 +30,7 @@ const DIRECTORY: u64 = (1 << TURN_SHIFT) - 1;
 pub(in crate::door) struct Node(pub u64);
 
 impl Node {
-    /// Nobody knows which.
+    /// Stands where the door does not know the number.
     pub(in crate::door) const UNKNOWN: Node = Node(0);
 
     pub(in crate::door) fn is_stand_in(self) -> bool {

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// As much of the disk is measured, if half of what is free holds it.
+/// Bytes of the scratch file that is measured, where half of the free space holds them.
 const SCRATCH_BYTES: u64 = 256 << 20;
-/// With less, a fast disk would be done before it is measured.
+/// The smallest scratch file. A fast disk would finish a smaller one before the clock shows anything.
 const SCRATCH_BYTES_LEAST: u64 = 16 << 20;
 
 /// A figure that is slower than asked by a larger part is not the one that was asked for.
