@@ -123,6 +123,38 @@ fn an_overwrite_is_staged_from_128_kib_on_and_an_append_from_64() {
 
 /// What no file kept of the blocks comes back: the store takes many times what it holds.
 #[test]
+fn on_a_disk_short_writes_are_staged_behind_a_mebibyte_that_no_program_waited_for() {
+    let store = Store::on(Medium::Block, geometry(true), options());
+    let call = root(&store.attach());
+    let content = bytes(11, 3 * MIB);
+    let file = call.open("f", O_CREAT | O_RDWR).unwrap();
+    let write = |blocks: std::ops::Range<usize>| {
+        let before = logged_bytes(&store);
+        for block in blocks {
+            let piece = &content[block * 4096..][..4096];
+            assert_eq!(call.client.pwrite(&file, &[piece.into()], block as i64 * 4096), Ok(4096));
+        }
+        logged_bytes(&store) - before
+    };
+    assert!(write(0..256) >= MIB as u64, "no stream is that long yet");
+    let streamed = write(256..512);
+    assert!(streamed < MIB as u64 / 8, "{streamed} bytes");
+    call.client.fsync(&file).unwrap();
+    assert!(write(512..600) >= 88 * 4096, "a program waited");
+    assert!(write(601..700) >= 99 * 4096, "a jump");
+    assert!(write(600..601) >= 4096);
+    assert!(write(700..768) >= 68 * 4096);
+    assert!(call.read_all(&file).unwrap() == content, "before the digest");
+    let copied = copied_bytes(&store);
+    digest_all(&store.shared);
+    assert!(copied_bytes(&store) - copied <= 2 * MIB as u64, "adopted blocks are not copied");
+    assert!(call.read_all(&file).unwrap() == content, "behind the digest");
+    let again = store.take_over();
+    assert_eq!(again.recovered().damaged_logs, 0);
+    assert!(root(&attach_to(&again).client).read_file("f").unwrap() == content, "by the next daemon");
+}
+
+#[test]
 fn blocks_of_overwritten_cut_and_removed_files_are_used_again() {
     for checks in [false, true] {
         let store = Store::on(Medium::Memory, geometry(checks), options());

@@ -132,6 +132,7 @@ impl Client {
         if self.steers {
             file.inode_ref().synced.store(true, Ordering::Relaxed);
         }
+        file.write_stream.end();
         let medium = self.session.welcome.medium;
         if medium == Medium::Block && self.session.goes_by_epochs() {
             // SharedFS writes what other sessions did together with the log of this one. Only stores through

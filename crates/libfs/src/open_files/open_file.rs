@@ -9,6 +9,7 @@ use crate::open_files::open_flags::STATUS_FLAGS;
 use crate::open_files::open_handle::OpenHandle;
 use crate::paths::credentials::Writer;
 use crate::steering::read_ahead::ReadAhead;
+use crate::steering::write_stream::WriteStream;
 use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use cuesta_format::{FileKind, InodeNumber};
 use libc::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
@@ -26,6 +27,7 @@ pub struct OpenFile {
     /// The inode was put into mapped mode through this file, or a write found it there.
     pub(crate) was_mapped: AtomicBool,
     pub(crate) read_ahead: ReadAhead,
+    pub(crate) write_stream: WriteStream,
     /// SharedFS read it for this session, and has noted that it was read.
     pub(crate) was_read_there: AtomicBool,
     /// The rulesets of the process that opened it allow truncation.
@@ -44,6 +46,7 @@ impl OpenFile {
             writer,
             was_mapped: AtomicBool::new(false),
             read_ahead: ReadAhead::default(),
+            write_stream: WriteStream::default(),
             was_read_there: AtomicBool::new(false),
             may_truncate,
         }

@@ -5,6 +5,7 @@
 //! | `destination` | policy: log, or blocks of which tier |
 //! | `synchronicity` | predictor: will the program wait for these bytes soon |
 //! | `write_size` | predictor: are writes here large, and will they stay so |
+//! | `write_stream` | whether a program writes from front to back without waiting |
 //! | `read_ahead` | how far ahead of a reader a lower tier is read |
 //! | `predictions` | both, for one file |
 //! | `hits` | how often each was right |
@@ -17,3 +18,4 @@ pub(crate) mod predictions;
 pub(crate) mod read_ahead;
 pub(crate) mod synchronicity;
 pub(crate) mod write_size;
+pub(crate) mod write_stream;

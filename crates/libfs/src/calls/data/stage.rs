@@ -97,8 +97,10 @@ impl Client {
         prediction: Option<Prediction>,
     ) -> Option<Staged> {
         let thresholds = Thresholds::of(self.session.welcome.stage_bytes)?;
+        let streams = self.session.welcome.medium == Medium::Block
+            && thresholds.is_streamed(bytes, file.write_stream.note(at, bytes));
         // A process whose files may not be long may not write far into an arena either.
-        if !thresholds.allow(bytes) || self.file_limit() < FILE_BYTES_MAX {
+        if !(streams || thresholds.is_long(bytes)) || self.file_limit() < FILE_BYTES_MAX {
             return None;
         }
         let (shape, destination) = {
@@ -110,7 +112,8 @@ impl Client {
             let end = first + u64::from(shape.blocks) * BLOCK_BYTES;
             let added = state.missing(first..end).unwrap_or_default();
             let overwrites = added < u64::from(shape.blocks);
-            (shape, thresholds.destination(shape.blocks.into(), overwrites, prediction))
+            let streams = streams && shape.head == 0;
+            (shape, thresholds.destination(shape.blocks.into(), (overwrites, streams), prediction))
         };
         let windows = match destination {
             Destination::Log => return None,
@@ -121,7 +124,7 @@ impl Client {
         let geometry = self.session.geometry().of_tier(runs.first()?.run.address.tier());
         let has_sums = self.session.welcome.medium == Medium::Block || geometry.checks_content;
         let mut reader = Reader { parts: data, done: 0 };
-        let mut edges = [0; 2 * BLOCK];
+        let mut edges = vec![0; shape.head + shape.tail];
         let (head, tail) = edges.split_at_mut(shape.head);
         reader.copy(head)?;
         let sums = match has_sums {
@@ -138,7 +141,6 @@ impl Client {
         if self.session.arenas.plays_disks {
             settle();
         }
-        let tail = &mut tail[..shape.tail];
         reader.copy(tail)?;
         let mut body = Vec::new();
         let named: Vec<BlockRun> = runs.iter().map(|run| run.run).collect();
