@@ -12,6 +12,7 @@ mod directory_quotas;
 mod doctor;
 mod emulation;
 mod failing_disk;
+mod failing_tier;
 mod formats;
 mod full_disk;
 mod identity;

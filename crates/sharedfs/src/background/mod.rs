@@ -5,14 +5,16 @@
 //! | `preparing` | control pages, segments and arena memory are made before sessions need them |
 //! | `orphans` | inodes without a name go once no program has them open |
 //! | `idle_memory` | the C library's free memory goes back to the kernel |
+//! | `tier_write_back` | below a store in memory, disks of lower tiers take what was written |
 //! | `rate_limit` | a limit on the work that clients can cause |
 //!
-//! Nothing here decides when it runs: the digest thread and the preparer thread of `server` call it.
+//! Nothing here decides when it runs: threads of `server` call it.
 
 mod idle_memory;
 mod orphans;
 mod preparing;
 mod rate_limit;
+mod tier_write_back;
 
 pub(crate) use idle_memory::IdleMemory;
 pub(crate) use orphans::LOOK_EVERY;

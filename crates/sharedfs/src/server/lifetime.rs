@@ -6,6 +6,7 @@ use super::listener::Listener;
 use super::preparer::Preparer;
 use super::service::Service;
 use super::stopping::{StopReason, StopSender};
+use super::tier_writer::TierWriter;
 use super::writer::Writer;
 use crate::server::accept;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub struct Server<S: Service> {
     digester: Digester,
     preparer: Preparer,
     writer: Writer,
+    tier_writer: TierWriter,
     acceptors: Arc<Acceptors>,
     stop: Receiver<StopReason>,
     stop_sender: StopSender,
@@ -37,6 +39,7 @@ impl<S: Service> Server<S> {
         let (stop_sender, stop) = mpsc::channel();
         let preparer = Preparer::start(Arc::clone(&service))?;
         let writer = Writer::start(Arc::clone(&service), stop_sender.clone())?;
+        let tier_writer = TierWriter::start(&service)?;
         let (prepares, writes) = (preparer.handle(), writer.handle());
         let digester = Digester::start(Arc::clone(&service), prepares, writes, stop_sender.clone())?;
         for (session, process) in service.awaited() {
@@ -49,7 +52,17 @@ impl<S: Service> Server<S> {
             preparer.handle(),
             stop_sender.clone(),
         )?;
-        Ok(Server { service, listener, digester, preparer, writer, acceptors, stop, stop_sender })
+        Ok(Server {
+            service,
+            listener,
+            digester,
+            preparer,
+            writer,
+            tier_writer,
+            acceptors,
+            stop,
+            stop_sender,
+        })
     }
 
     /// For those that may stop the daemon.
@@ -69,6 +82,7 @@ impl<S: Service> Server<S> {
         self.preparer.stop();
         self.digester.stop();
         self.writer.stop();
+        self.tier_writer.stop(self.service.as_ref());
         if let Err(error) = self.service.stop() {
             tracing::error!(%error, "not everything was digested: the next start will");
         }

@@ -9,6 +9,7 @@
 //! | digest | the kicks of all sessions and its clock | digests logs that are due |
 //! | prepare | a call, after something ready was taken | makes segments and arenas ready |
 //! | write | the kicks of all sessions and its clock | in optimistic mode, has the disk take all logs |
+//! | write-back | content of lower tiers below a store in memory | has their disks take it |
 //! | the caller's | [`Server::wait`] | stops everything in order |
 //!
 //! | file | idea |
@@ -17,7 +18,7 @@
 //! | `listener`, `accept` | the socket, and the threads that accept connections |
 //! | `connection`, `frames` | one client: its messages and their answers |
 //! | `nearness` | which processors clients and their connections share |
-//! | `digester`, `preparer`, `writer` | the threads that digest, prepare and write |
+//! | `digester`, `preparer`, `writer`, `tier_writer` | the threads that digest, prepare and write |
 //! | `service` | the core's part |
 //! | `lock` | one daemon for each store |
 //! | `stopping` | why the daemon stops |
@@ -35,6 +36,7 @@ mod service;
 mod stopping;
 #[cfg(test)]
 mod tests;
+mod tier_writer;
 mod writer;
 
 pub use lifetime::Server;

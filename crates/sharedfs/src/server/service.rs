@@ -87,6 +87,16 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// A session kicked: how long to wait before logs are written, if they are to be.
     fn before_writing(&self) -> Option<Duration>;
 
+    /// Whether [`Service::write_back_tiers`] has something to do.
+    fn has_tiers_below_memory(&self) -> bool;
+
+    /// Waits until content was written to a lower tier below a store in memory, and has its disk take it. Says whether to
+    /// call again.
+    fn write_back_tiers(&self) -> bool;
+
+    /// The daemon stops: [`Service::write_back_tiers`] returns.
+    fn stop_writing_back(&self);
+
     /// Does one thing that can wait until the daemon is idle. Says whether there was one.
     fn tidy(&self) -> Result<bool, Error>;
 
@@ -183,6 +193,18 @@ impl Service for SharedFs {
 
     fn before_writing(&self) -> Option<Duration> {
         SharedFs::before_writing(self)
+    }
+
+    fn has_tiers_below_memory(&self) -> bool {
+        SharedFs::has_tiers_below_memory(self)
+    }
+
+    fn write_back_tiers(&self) -> bool {
+        SharedFs::write_back_tiers(self)
+    }
+
+    fn stop_writing_back(&self) {
+        SharedFs::stop_writing_back(self);
     }
 
     fn tidy(&self) -> Result<bool, Error> {

@@ -162,6 +162,16 @@ impl Service for Fake {
             .is_ok())
     }
 
+    fn has_tiers_below_memory(&self) -> bool {
+        false
+    }
+
+    fn write_back_tiers(&self) -> bool {
+        false
+    }
+
+    fn stop_writing_back(&self) {}
+
     fn tidy(&self) -> Result<bool, Error> {
         let left = |left: u64| left.checked_sub(1);
         Ok(self.untidy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok())

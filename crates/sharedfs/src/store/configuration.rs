@@ -73,6 +73,8 @@ pub struct Options {
     pub large_run_bytes: u64,
     /// While the fast tier is fuller than this, in percent, shorter runs go there, too.
     pub nearly_full_percent: u8,
+    /// Below a store in memory, how long content of a lower tier waits for its disk, in milliseconds.
+    pub tier_write_back_ms: u32,
     /// Limits of one other user.
     pub users: UserLimits,
     /// The tiers below the fast one, by what people call them.
@@ -181,6 +183,7 @@ impl Default for Options {
             persistence_domain: Domain::Auto,
             large_run_bytes: 1 << 20,
             nearly_full_percent: 90,
+            tier_write_back_ms: 1000,
             users: UserLimits::default(),
             tier: BTreeMap::new(),
         }
@@ -235,6 +238,7 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
         persistence_domain: _,
         large_run_bytes,
         nearly_full_percent,
+        tier_write_back_ms,
         users: UserLimits { connections, open_files, message_bytes, message_seconds },
         tier: _,
     } = Options::default();
@@ -318,6 +322,10 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
          # and runs of a sixteenth while the fast tier is fuller than so many percent.\n\
          # large_run_bytes = {large_run_bytes}\n\
          # nearly_full_percent = {nearly_full_percent}\n\
+         \n\
+         # Below a store in memory no program waits for lower tiers. The daemon flushes them to their disks so many milliseconds\n\
+         # after they were written, and learns when a disk fails.\n\
+         # tier_write_back_ms = {tier_write_back_ms}\n\
          \n\
          # How much of the daemon a user that is neither the store's own nor root may have: processes served at once, open\n\
          # files, bytes of messages on their way, and how many seconds a message may be on its way. All of them together may\n\
@@ -444,7 +452,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 26);
+        assert_eq!(uncommented.lines().count(), 27);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

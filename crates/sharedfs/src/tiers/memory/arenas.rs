@@ -7,6 +7,7 @@
 
 use super::stamps::ArenaStamps;
 use super::tier_arenas::{Grown, TierArenas};
+use super::unwritten_arenas::UnwrittenArenas;
 use crate::Error;
 use crate::tiers::blocks::Run;
 use cuesta_format::disk_profile::DiskProfile;
@@ -26,13 +27,14 @@ pub struct Arenas {
     lower: Vec<Result<TierArenas, String>>,
     /// Tiers that failed, and why.
     failed: Mutex<BTreeMap<TierNumber, String>>,
+    unwritten: UnwrittenArenas,
 }
 
 impl Arenas {
     /// Those of the fast tier, and of the lower ones in their order.
     #[must_use]
     pub fn new(fast: TierArenas, lower: Vec<Result<TierArenas, String>>) -> Arenas {
-        Arenas { fast, lower, failed: Mutex::default() }
+        Arenas { fast, lower, failed: Mutex::default(), unwritten: UnwrittenArenas::default() }
     }
 
     /// Those of the fast tier.
@@ -150,6 +152,18 @@ impl Arenas {
     /// arena begins.
     pub fn writable_descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
         self.tier(arena.tier())?.writable_descriptor(arena)
+    }
+
+    /// The arenas that a disk may lack something of and no program waits for.
+    pub(crate) fn unwritten(&self) -> &UnwrittenArenas {
+        &self.unwritten
+    }
+
+    /// Content is about to be written to an arena, or to be adopted there.
+    pub(super) fn note_written(&self, arena: ArenaId) {
+        if arena.tier() != TierNumber::FAST && self.fast.medium() == Medium::Memory {
+            self.unwritten.note(arena);
+        }
     }
 
     /// Has the disks take all that was written to arenas by calls, where the store waits for disks.

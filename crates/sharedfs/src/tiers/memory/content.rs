@@ -80,6 +80,7 @@ impl<'a> ContentWriter<'a> {
         };
         let geometry = self.geometry(run.address);
         let offset = geometry.arena_offset(run.address);
+        self.arenas.note_written(geometry.arena(run.address));
         if !planted::active(Bug::AdoptedUnflushed) {
             mapping.flush(offset, u64::from(run.blocks) * BLOCK_BYTES)?;
         }
@@ -126,6 +127,7 @@ impl<'a> ContentWriter<'a> {
         let arena = self.arenas.geometry().arena(of);
         let tier = self.arenas.tier(arena.tier())?;
         let (mapping, files) = (tier.mapping(arena)?, tier.written());
+        self.arenas.note_written(arena);
         if let (Some(stamps), Some(files)) = (tier.stamps(), files) {
             stamps.note(arena, files);
         }

@@ -7,6 +7,7 @@
 //! | `lower` | lower tiers: where they lie, and whether they are this store's |
 //! | `content` | what is in blocks, and its checksums |
 //! | `written_arenas` | the files they are written to, where that is done by calls |
+//! | `unwritten_arenas` | which of them a disk may lack something of, below a store in memory |
 //! | `stamps` | in which opening of the store an arena was last written |
 //! | `mend` | arenas that were cut, are gone, or are not the ones that belong there |
 //! | `page_size` | when an arena's memory is made of huge pages |
@@ -22,6 +23,7 @@ mod page_size;
 mod stamps;
 mod steps;
 mod tier_arenas;
+mod unwritten_arenas;
 mod written_arenas;
 
 pub use arenas::Arenas;

@@ -399,7 +399,7 @@ impl TierArenas {
     }
 
     /// Has the disk take all that was written to an arena by calls (medium `block`).
-    pub(super) fn flush(&self, arena: ArenaId) -> Result<(), Error> {
+    pub(crate) fn flush(&self, arena: ArenaId) -> Result<(), Error> {
         let Some(files) = &self.written else { return Ok(()) };
         let written = files.file(arena).map_err(Error::errno("open an arena to sync it"))?;
         if let Some(disk) = self.played.get() {
