@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
 struct Tiered {
@@ -20,14 +21,23 @@ impl Tiered {
     }
 
     fn with_fast_tier_of(size: &str) -> Tiered {
-        let (place, disk) = (TestFolder::new(), tempfile::tempdir_in("/var/tmp").unwrap());
-        let tiered = Tiered { place, disk };
-        let tier = format!("disk={}:256M", tiered.tier().display());
-        let made =
-            tiered.place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", size, "--tier", &tier]);
-        assert_eq!(made.status(), 0, "{}", made.errors());
-        assert!(made.text().contains("over one lower tier"), "{}", made.text());
+        let (tiered, told) = Tiered::over(&[("disk", "tier", "256M")], size);
+        assert!(told.contains("over one lower tier"), "{told}");
         tiered
+    }
+
+    /// A store over lower tiers, each with its name, folder and size. Answers what `mkfs` told.
+    fn over(tiers: &[(&str, &str, &str)], size: &str) -> (Tiered, String) {
+        let (place, disk) = (TestFolder::new(), tempfile::tempdir_in("/var/tmp").unwrap());
+        let of = |&(name, folder, size): &(&str, &str, &str)| {
+            ["--tier".to_owned(), format!("{name}={}:{size}", disk.path().join(folder).display())]
+        };
+        let tiers: Vec<String> = tiers.iter().flat_map(of).collect();
+        let mut arguments = vec!["mkfs", "store", "--medium", "memory", "--nvm", size];
+        arguments.extend(tiers.iter().map(String::as_str));
+        let made = place.cuesta(&arguments);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        (Tiered { place, disk }, made.text())
     }
 
     fn tier(&self) -> PathBuf {
@@ -152,6 +162,34 @@ for n in names:
 
 /// Figure 1 of the Ziggurat paper (FAST 2019), up to migration: three large writes, an fsync, then eight small writes
 /// that are each waited for. A block of the figure is 64 KiB here for the large writes, and 4 KiB for the small ones.
+#[test]
+fn content_beyond_one_lower_tier_goes_to_the_next_one() {
+    let (tiered, told) = Tiered::over(&[("ssd", "ssd", "32M"), ("hdd", "hdd", "256M")], "8M");
+    assert!(told.contains("over 2 lower tiers"), "{told}");
+    tiered.ran(&format!("{FILES}for n in names: open(f'/cuesta/{{n}}', 'wb').write(data(n))\ncheck()"));
+    let used = tiered.used();
+    assert!(used[1] > 16 << 20 && used[1] <= 32 << 20 && used[2] > 64 << 20, "{used:?}");
+    tiered.place.kill_daemon();
+    tiered.place.wait_until_unused();
+    tiered.ran(&(FILES.to_owned() + "check()"));
+    // Room in the tiers above is used again, although the daemon's own session removed the files and does nothing now.
+    tiered.ran(&format!("{FILES}for n in names: os.unlink(f'/cuesta/{{n}}')"));
+    assert_eq!(tiered.used(), [0; 3]);
+    let began = Instant::now();
+    loop {
+        tiered.ran(&format!("{FILES}for n in range(9): open(f'/cuesta/{{n}}', 'wb').write(data(n))"));
+        let used = tiered.used();
+        if used[2] == 0 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{used:?}");
+    }
+    tiered.ran(&(FILES.to_owned() + "check(range(9, 100))"));
+    tiered.stop();
+    let checked = tiered.place.cuesta(&["fsck", "store", "--content"]);
+    assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+}
+
 #[test]
 fn large_writes_go_to_the_disk_and_what_a_program_waits_for_to_memory() {
     let tiered = Tiered::with_fast_tier_of("64M");

@@ -7,17 +7,22 @@ use crate::{Error, SharedFs};
 use cuesta_format::SegmentId;
 use cuesta_format::superblock::Superblock;
 use cuesta_media::Node;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Room for metadata that is made at a time: no session waits longer than the medium takes for so much.
 const METADATA_STEP_BYTES: u64 = 4 << 20;
 /// Control pages made ahead of the sessions that get them: programs come one after the other, or a few at once.
 const SPARE_CONTROLS: usize = 4;
+/// A session that works lets go of freed blocks sooner than this.
+const IDLE_KEEPER: Duration = Duration::from_millis(100);
 
 impl SharedFs {
     /// Makes one thing ready: control pages, a segment or a step of an arena's memory. Says whether there was one to make.
     pub fn prepare(&self) -> Result<bool, Error> {
         self.references.sweep_if_many()?;
+        if self.take_back_from_idle_keepers()? {
+            return Ok(true);
+        }
         if self.controls.lock().len() < SPARE_CONTROLS {
             let control = Control::new()?;
             self.controls.lock().push(control);
@@ -43,6 +48,19 @@ impl SharedFs {
         let slack = self.metadata.slack_bytes();
         let wanted = (slack + METADATA_STEP_BYTES).min(METADATA_SLACK_BYTES);
         Ok(spare > 0 && slack < wanted && self.metadata.make_slack(wanted).is_ok())
+    }
+
+    /// Has sessions that do nothing let go of freed blocks, where content went to another tier for want of them. Says
+    /// whether there was one. A store of one tier asks for them when it is full.
+    fn take_back_from_idle_keepers(&self) -> Result<bool, Error> {
+        if self.arenas.tiers_count() == 1 {
+            return Ok(false);
+        }
+        let keepers = self.space.lock().allocator.take_idle_keepers(IDLE_KEEPER);
+        for &session in &keepers {
+            self.take_back_space(session)?;
+        }
+        Ok(!keepers.is_empty())
     }
 
     /// Makes arena memory of small pages into a huge page. Says whether there was any.

@@ -253,6 +253,7 @@ impl Placer<'_> {
             // Blocks of a lower tier are made usable when they are needed.
             let lacks = || self.space.lock().allocator.free_blocks_in(tier) == 0;
             if tier != TierNumber::FAST && lacks() && !(self.grow)(tier)? {
+                self.space.lock().allocator.note_lacking(tier);
                 continue;
             }
             let Space { allocator, credits, .. } = &mut *self.space.lock();

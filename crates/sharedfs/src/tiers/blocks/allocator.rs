@@ -11,13 +11,25 @@ use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId, Tie
 use cuesta_media::Node;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// The state of every block of the store.
 #[derive(Debug)]
 pub struct Allocator {
     /// By their numbers.
     tiers: Vec<TierBlocks>,
-    quarantine: HashMap<SessionId, VecDeque<(LogPosition, Vec<Run>)>>,
+    quarantine: HashMap<SessionId, VecDeque<Quarantined>>,
+    /// Tiers of which blocks were wanted when none was free.
+    lacking: BTreeSet<TierNumber>,
+}
+
+/// Blocks that one digest freed.
+#[derive(Debug)]
+struct Quarantined {
+    /// The session may read them until it has retired this.
+    until: LogPosition,
+    since: Instant,
+    runs: Vec<Run>,
 }
 
 impl Allocator {
@@ -25,7 +37,7 @@ impl Allocator {
     #[must_use]
     pub fn new(geometry: Geometry, tiers: u8) -> Allocator {
         let tiers = (0..tiers).map(|tier| TierBlocks::new(TierNumber(tier), geometry)).collect();
-        Allocator { tiers, quarantine: HashMap::new() }
+        Allocator { tiers, quarantine: HashMap::new(), lacking: BTreeSet::new() }
     }
 
     fn of(&self, address: BlockAddress) -> Option<&TierBlocks> {
@@ -149,9 +161,31 @@ impl Allocator {
         near: Option<Node>,
         reservation: &mut Reservation,
     ) -> Option<Run> {
-        let run = self.tier_mut(tier).take(most, near)?;
+        let Some(run) = self.tier_mut(tier).take(most, near) else {
+            self.note_lacking(tier);
+            return None;
+        };
         reservation.taken.push(run);
         Some(run)
+    }
+
+    /// Blocks of a tier are wanted, and none is free.
+    pub fn note_lacking(&mut self, tier: TierNumber) {
+        self.lacking.insert(tier);
+    }
+
+    /// The sessions that have kept freed blocks of a lacking tier for `time` at least: they do nothing, so they do not
+    /// let go of them. Tiers are lacking once.
+    pub fn take_idle_keepers(&mut self, time: Duration) -> Vec<SessionId> {
+        let lacking = std::mem::take(&mut self.lacking);
+        if lacking.is_empty() {
+            return Vec::new();
+        }
+        let keeps = |waiting: &VecDeque<Quarantined>| {
+            let mut old = waiting.iter().filter(|freed| freed.since.elapsed() >= time);
+            old.any(|freed| freed.runs.iter().any(|run| lacking.contains(&run.address.tier())))
+        };
+        self.quarantine.iter().filter(|(_, waiting)| keeps(waiting)).map(|(&session, _)| session).collect()
     }
 
     /// Applies a reservation to the committed bitmaps and names the arenas whose bitmaps must be written in
@@ -201,7 +235,8 @@ impl Allocator {
         let mut freed = std::mem::take(&mut reservation.freed);
         freed.append(&mut reservation.returned);
         if !freed.is_empty() {
-            self.quarantine.entry(session).or_default().push_back((until, freed));
+            let freed = Quarantined { until, since: Instant::now(), runs: freed };
+            self.quarantine.entry(session).or_default().push_back(freed);
         }
         reservation.clear();
     }
@@ -210,8 +245,8 @@ impl Allocator {
     pub fn retired(&mut self, session: SessionId, retired: LogPosition) {
         let Some(waiting) = self.quarantine.get_mut(&session) else { return };
         let mut passed = Vec::new();
-        while waiting.front().is_some_and(|&(until, _)| until <= retired) {
-            passed.extend(waiting.pop_front().into_iter().flat_map(|(_, runs)| runs));
+        while waiting.front().is_some_and(|freed| freed.until <= retired) {
+            passed.extend(waiting.pop_front().into_iter().flat_map(|freed| freed.runs));
         }
         for run in passed {
             self.reuse(run);
@@ -230,10 +265,8 @@ impl Allocator {
 
     /// The session reads nothing any more.
     pub fn end_session(&mut self, session: SessionId) {
-        for (_, runs) in self.quarantine.remove(&session).unwrap_or_default() {
-            for run in runs {
-                self.reuse(run);
-            }
+        for run in self.quarantine.remove(&session).into_iter().flatten().flat_map(|freed| freed.runs) {
+            self.reuse(run);
         }
     }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::tiers::memory::Grown;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, LogPosition, SessionId, TierNumber};
 use cuesta_media::Node;
+use std::time::Duration;
 
 const S: SessionId = SessionId(1);
 
@@ -157,6 +158,23 @@ fn the_end_of_a_session_ends_its_quarantine() {
     commit(&mut allocator, &mut reservation, 128);
     allocator.end_session(S);
     assert_eq!(allocator.free_blocks(), 16);
+}
+
+#[test]
+fn a_session_that_keeps_freed_blocks_of_a_lacking_tier_is_asked_for_them_once() {
+    let mut allocator = allocator(1);
+    let mut reservation = Reservation::default();
+    let run = allocator.take(TierNumber::FAST, 16, None, &mut reservation).unwrap();
+    commit(&mut allocator, &mut reservation, 64);
+    reservation.free(run);
+    commit(&mut allocator, &mut reservation, 128);
+    let keepers = |allocator: &mut Allocator, time| allocator.take_idle_keepers(time);
+    assert_eq!(keepers(&mut allocator, Duration::ZERO), [], "no block is wanted");
+    assert_eq!(allocator.take(TierNumber::FAST, 1, None, &mut reservation), None);
+    assert_eq!(keepers(&mut allocator, Duration::from_secs(3600)), [], "it may let go of them yet");
+    assert_eq!(allocator.take(TierNumber::FAST, 1, None, &mut reservation), None);
+    assert_eq!(keepers(&mut allocator, Duration::ZERO), [S]);
+    assert_eq!(keepers(&mut allocator, Duration::ZERO), []);
 }
 
 #[test]
