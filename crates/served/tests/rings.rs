@@ -2,8 +2,8 @@
 
 use crate::common::ring::*;
 use crate::common::*;
-use cuesta_format::Medium;
 use cuesta_format::control::CELL_HOLDER;
+use cuesta_format::{FILE_BYTES_MAX, Medium};
 use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags, SetAttributes, Whence};
 use cuesta_media::{Mapping, Protection, UserSlice, wait};
 use cuesta_served::{Client, Offset, PathBase, Request, Response, Subject};
@@ -227,4 +227,66 @@ fn locks_and_tokens_come_by_the_socket_beside_a_ring() {
     assert!(client.lock_file(&file).is_ok());
     assert_eq!(client.redeem(token.as_fd()).unwrap().number(), file.number());
     client.close(&file).unwrap();
+}
+
+#[test]
+fn no_call_at_the_offset_of_a_file_leads_beyond_the_last_offset() {
+    let store = store();
+    let client = client(&store);
+    let flags = libc::O_CREAT | libc::O_RDWR;
+    let mode = 0o600.into();
+    let (file, _token) = client.open(PathBase::Root, b"file", flags, mode, Default::default()).unwrap();
+    client.write(&file, &[UserSlice::from(&b"content"[..])], None, false).unwrap();
+    let far = client.seek(&file, FILE_BYTES_MAX as i64, Whence::Set).unwrap();
+    let most = (i64::MAX as u64 - far) as usize;
+    let mut bytes = vec![0; most + 1];
+    let mut read = |length: usize| client.read(&file, &mut [(&mut bytes[..length]).into()], None);
+    assert_eq!(read(most), Ok(0), "at the end");
+    assert_eq!(read(most + 1), Err(Error::Invalid));
+    let bytes = vec![0; most + 1];
+    for appends in [false, true] {
+        let write = client.write(&file, &[UserSlice::from(&bytes[..])], None, appends);
+        assert_eq!(write, Err(Error::Invalid));
+    }
+    assert_eq!(client.seek(&file, 0, Whence::Current), Ok(far));
+}
+
+#[test]
+fn files_that_are_opened_one_after_the_other_are_each_their_own() {
+    let store = store();
+    let (client, other) = (client(&store), Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap());
+    let open = |name: &str, flags| {
+        client.open(PathBase::Root, name.as_bytes(), flags, 0o600.into(), Default::default()).unwrap()
+    };
+    let names: Vec<String> = (0..100).map(|number| format!("file {number}")).collect();
+    let mut kept = None;
+    for name in &names {
+        let (file, token) = open(name, libc::O_CREAT | libc::O_WRONLY);
+        client.write(&file, &[UserSlice::from(name.as_bytes())], None, false).unwrap();
+        // Another process has a copy of the token of the file before, which stays open.
+        let before = kept.replace((rustix::io::fcntl_dupfd_cloexec(&token, 0).unwrap(), name));
+        drop(token);
+        client.close(&file).unwrap();
+        if let Some((token, name)) = before {
+            let file = other.redeem(token.as_fd()).unwrap();
+            assert_eq!(other.stat(Subject::File(file.number())).unwrap().size, name.len() as u64);
+            drop(token);
+            other.close(&file).unwrap();
+            assert!(other.stat(Subject::File(file.number())).is_err(), "it is closed");
+        }
+    }
+    for name in &names {
+        let (file, token) = open(name, libc::O_RDONLY);
+        let mut bytes = [0; 20];
+        let read = client.read(&file, &mut [(&mut bytes[..]).into()], None).unwrap();
+        assert_eq!(&bytes[..read], name.as_bytes());
+        drop(token);
+        client.close(&file).unwrap();
+    }
+    // A token that goes without a word closes its file, too.
+    let (file, token) = open(&names[0], libc::O_RDONLY);
+    drop(token);
+    while client.stat(Subject::File(file.number())).is_ok() {
+        std::thread::yield_now();
+    }
 }

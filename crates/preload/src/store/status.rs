@@ -3,6 +3,7 @@
 use crate::process;
 use crate::store::{Client, OpenFile};
 use cuesta_libfs::Whence;
+use cuesta_served::READ_BYTES_MAX;
 
 impl OpenFile {
     /// `fcntl(F_SETFL)`.
@@ -28,6 +29,15 @@ impl OpenFile {
                 }
                 _ => 0,
             },
+        }
+    }
+    /// Where the next read or write of `length` bytes starts, for the check that it ends before the last offset. SharedFS
+    /// checks a call itself that it gets whole, so here any offset does.
+    #[inline]
+    pub fn offset_to_check(&self, length: usize) -> u64 {
+        match self {
+            OpenFile::Served(_) if length <= READ_BYTES_MAX => 0,
+            _ => self.offset(),
         }
     }
 }

@@ -467,6 +467,9 @@ impl<'s> Connection<'s> {
             Offset::At(at) => (Some(at), None),
             Offset::Own { operation } => (None, Some(file.moving(operation)?)),
         };
+        if at.is_none() {
+            check_end(open, data.len())?;
+        }
         let limit = self.file_limit.load(Ordering::Relaxed);
         if limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
             let offset = match at {
@@ -579,7 +582,14 @@ fn read_into(file: &File, place: Offset, out: UserSliceMut<'_>) -> Result<usize,
         Offset::At(at) => file.client.pread(open, &mut [out], at),
         Offset::Own { operation } => {
             let _moving = file.moving(operation)?;
+            check_end(open, out.len())?;
             file.client.read(open, &mut [out])
         }
     }
+}
+
+/// No call at the file's offset may come to what `off_t` does not hold. A client knows its own offsets, but not this one.
+fn check_end(open: &OpenFile, length: usize) -> Result<(), Error> {
+    let end = i64::try_from(open.offset()).ok().and_then(|from| from.checked_add(length as i64));
+    end.map(drop).ok_or(Error::Invalid)
 }

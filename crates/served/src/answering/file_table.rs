@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const TABLE: &str = "table";
@@ -33,6 +34,9 @@ const SLOTS: u32 = 1 << 17;
 const NUMBERS_MAX: u64 = 1 << 62;
 /// The least that a pipe can hold.
 const PIPE_BYTES: usize = 4096;
+/// Pipes that are kept for the next files.
+const SPARES_MAX: usize = 64;
+const PIPE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 
@@ -77,11 +81,19 @@ pub(crate) struct SurvivingFile {
     pub(crate) pipe: OwnedFd,
 }
 
-/// A pipe just made.
+/// A pipe for a file just opened.
 pub(crate) struct Made {
     pub(crate) slot: Slot,
     pub(crate) token: OwnedFd,
-    pub(crate) pipe: OwnedFd,
+    pub(crate) pipe: Arc<OwnedFd>,
+    /// It was another file's before.
+    pub(crate) is_used: bool,
+}
+
+/// A pipe of which nobody has the other end, for the next file.
+struct Spare {
+    slot: Slot,
+    pipe: Arc<OwnedFd>,
 }
 
 /// The folder and the table.
@@ -92,6 +104,7 @@ pub(crate) struct FileTable {
     device: u64,
     table: Mapping,
     free: Mutex<Free>,
+    spares: Mutex<Vec<Spare>>,
 }
 
 struct Free {
@@ -130,6 +143,7 @@ impl FileTable {
             device,
             table,
             free: Mutex::new(Free { given_back: Vec::new(), next: 1 }),
+            spares: Mutex::default(),
         };
         let is_ours = is_whole && kept.word(Slot(0), Word::Number).load(Ordering::Acquire) == VERSION;
         let found = kept.look(is_ours)?;
@@ -182,8 +196,7 @@ impl FileTable {
 
     /// Our end of a pipe; `None`: no process has the other.
     fn open_end(&self, slot: u32) -> Option<OwnedFd> {
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let pipe = openat(&self.folder, name(slot), flags, Mode::empty()).ok()?;
+        let pipe = openat(&self.folder, name(slot), PIPE_FLAGS | OFlags::WRONLY, Mode::empty()).ok()?;
         let is_pipe = FileType::from_raw_mode(fstat(&pipe).ok()?.st_mode) == FileType::Fifo;
         is_pipe.then_some(pipe)
     }
@@ -209,9 +222,23 @@ impl FileTable {
         }
     }
 
-    /// Makes a pipe for a file, and notes what is known of that.
+    /// Has a pipe for a file, and notes what is known of that.
     pub(crate) fn make(&self, record: &Record) -> Result<Made, Errno> {
+        let spare = self.spares.lock().pop();
+        if let Some(Spare { slot, pipe }) = spare {
+            self.store(slot, record);
+            // Without a reader the next daemon does not believe the slot, so the record is whole before there is one.
+            if let Ok(token) = self.open_token(slot) {
+                return Ok(Made { slot, token, pipe, is_used: true });
+            }
+            self.give_back(slot);
+        }
         let slot = self.take()?;
+        self.store(slot, record);
+        self.make_pipe(slot).inspect_err(|_| self.give_back(slot))
+    }
+
+    fn store(&self, slot: Slot, record: &Record) {
         let store = |word, value| self.word(slot, word).store(value, Ordering::Release);
         store(Word::Number, record.number);
         store(Word::Inode, record.inode.0);
@@ -219,7 +246,6 @@ impl FileTable {
         store(Word::Who, u64::from(record.user) | u64::from(record.group) << 32);
         store(Word::Offset, record.offset);
         store(Word::Operation, 0);
-        self.make_pipe(slot).inspect_err(|_| self.give_back(slot))
     }
 
     fn take(&self) -> Result<Slot, Errno> {
@@ -246,12 +272,27 @@ impl FileTable {
             }
             made => made?,
         }
-        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let token = openat(&self.folder, &name, flags | OFlags::RDONLY, Mode::empty())?;
-        let pipe = openat(&self.folder, &name, flags | OFlags::WRONLY, Mode::empty())?;
+        let token = self.open_token(slot)?;
+        let pipe = openat(&self.folder, &name, PIPE_FLAGS | OFlags::WRONLY, Mode::empty())?;
         // A larger one counts for more against what the kernel allows the daemon's user: a proof is all that goes through.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE_BYTES);
-        Ok(Made { slot, token, pipe })
+        Ok(Made { slot, token, pipe: Arc::new(pipe), is_used: false })
+    }
+
+    fn open_token(&self, slot: Slot) -> Result<OwnedFd, Errno> {
+        openat(&self.folder, name(slot.0), PIPE_FLAGS | OFlags::RDONLY, Mode::empty())
+    }
+
+    /// Nobody has the file any more, nor its token: the pipe is kept for another file. Making one costs as much as the rest
+    /// of an `open`.
+    pub(crate) fn keep_pipe(&self, slot: Slot, pipe: &Arc<OwnedFd>) {
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARES_MAX {
+            spares.push(Spare { slot, pipe: Arc::clone(pipe) });
+        } else {
+            drop(spares);
+            self.give_back(slot);
+        }
     }
 
     /// Nobody has the file any more.
@@ -332,6 +373,28 @@ mod tests {
         drop((kept, found, tokens));
         let (_, found) = FileTable::open(tier.path()).unwrap();
         assert_eq!(found.iter().map(|found| found.slot).collect::<Vec<_>>(), [made.slot]);
+    }
+
+    #[test]
+    fn a_pipe_that_is_kept_serves_the_next_file_and_the_next_daemon_does_not_take_it_for_one() {
+        let tier = tempfile::tempdir().unwrap();
+        let (kept, _) = FileTable::open(tier.path()).unwrap();
+        let [one, two] = [1, 2].map(|number| kept.make(&record(number)).unwrap());
+        for Made { slot, token, pipe, .. } in [one, two] {
+            drop(token);
+            kept.keep_pipe(slot, &pipe);
+        }
+        let next = kept.make(&record(3)).unwrap();
+        assert!(next.is_used);
+        assert_eq!(rustix::io::write(&*next.pipe, b"proof"), Ok(5));
+        let mut shown = [0; 5];
+        assert_eq!(rustix::io::read(&next.token, &mut shown), Ok(5), "they are ends of one pipe");
+        let Made { slot, token, pipe, .. } = next;
+        drop((kept, pipe));
+        let (_, found) = FileTable::open(tier.path()).unwrap();
+        let found: Vec<_> = found.iter().map(|found| (found.slot, found.record)).collect();
+        assert_eq!(found, [(slot, record(3))]);
+        drop(token);
     }
 
     #[test]

@@ -33,6 +33,8 @@ const PROOF_BYTES: usize = 16;
 const PIPE_BYTES_MAX: usize = 1 << 20;
 /// Breaks taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
+/// Between two looks for files that were let go.
+const WATCH_PAUSE_NS: i64 = 5_000_000;
 /// What stops the watch is known by this: no pipe has the number.
 const STOP: u64 = 0;
 
@@ -43,7 +45,7 @@ pub(crate) struct File {
     /// The session it is open in.
     pub(crate) client: Arc<Client>,
     file: Option<Arc<OpenFile>>,
-    pipe: OwnedFd,
+    pipe: Arc<OwnedFd>,
     pipe_identity: PipeIdentity,
     accounts: Arc<Accounts>,
     kept: Arc<FileTable>,
@@ -60,6 +62,14 @@ pub(crate) struct File {
     moving: Mutex<()>,
     /// The description that the kernel has its locks on, once a process asked for it: one for all processes that have the file.
     locks: Mutex<Option<Locks>>,
+}
+
+/// What is kept of a file that is open.
+struct KeptFile {
+    slot: Slot,
+    record: Record,
+    pipe: Arc<OwnedFd>,
+    is_watched: bool,
 }
 
 /// The description that the kernel has a file's locks on.
@@ -187,7 +197,7 @@ impl File {
 
     /// Whether no process has the token.
     fn is_let_go(&self) -> bool {
-        let mut ends = [PollFd::new(&self.pipe, PollFlags::empty())];
+        let mut ends = [PollFd::new(&*self.pipe, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut ends, Some(&now)), Ok(1..))
     }
@@ -264,18 +274,19 @@ impl Files {
         let shares = self.take_shares(holder);
         let made = shares.and_then(|shares| Some((self.kept.make(&record).ok()?, shares)));
         drop(known);
-        let Some((Made { slot, token, pipe }, shares)) = made else {
+        let Some((Made { slot, token, pipe, is_used }, shares)) = made else {
             client.close(file)?;
             return Err(Error::Descriptors);
         };
-        let found = SurvivingFile { slot, record, pipe };
-        self.watch_over(client, file, found, (holder, shares), shared_offset).map(|file| (file, token))
+        let kept = KeptFile { slot, record, pipe, is_watched: is_used };
+        self.watch_over(client, file, kept, (holder, shares), shared_offset).map(|file| (file, token))
     }
 
     /// Opens the files again that were open with the daemon before, that a process has, and that are still there.
     pub(crate) fn restore(&self, client: &Arc<Client>, found: Vec<SurvivingFile>) {
         for found in found {
-            let Record { number, inode, flags, user, group, offset, .. } = found.record;
+            let SurvivingFile { slot, record, pipe } = found;
+            let Record { number, inode, flags, user, group, offset, .. } = record;
             {
                 let mut known = self.known.lock();
                 known.next = known.next.max(number);
@@ -288,10 +299,11 @@ impl Files {
             });
             let kept = match reopened {
                 Ok((file, shares)) => {
-                    self.watch_over(Arc::clone(client), file, found, (holder, shares), None).map(drop)
+                    let kept = KeptFile { slot, record, pipe: Arc::new(pipe), is_watched: false };
+                    self.watch_over(Arc::clone(client), file, kept, (holder, shares), None).map(drop)
                 }
                 Err(error) => {
-                    self.kept.give_back(found.slot);
+                    self.kept.give_back(slot);
                     Err(error)
                 }
             };
@@ -316,7 +328,7 @@ impl Files {
         &self,
         client: Arc<Client>,
         file: Arc<OpenFile>,
-        SurvivingFile { slot, record, pipe }: SurvivingFile,
+        KeptFile { slot, record, pipe, is_watched }: KeptFile,
         (holder, shares): (Holder, [Share; 2]),
         shared_offset: Option<SharedOffset>,
     ) -> Result<Arc<File>, Error> {
@@ -349,8 +361,8 @@ impl Files {
         if let Some(before) = before {
             self.kept.give_back(before.slot);
         }
-        let flags = EventFlags::ERR | EventFlags::ET;
-        if epoll::add(&self.watched, &file.pipe, EventData::new_u64(pipe_identity.number), flags).is_err() {
+        let (flags, number) = (EventFlags::ERR | EventFlags::ET, EventData::new_u64(pipe_identity.number));
+        if !is_watched && epoll::add(&self.watched, &*file.pipe, number, flags).is_err() {
             self.forget(&file);
             return Err(Error::Descriptors);
         }
@@ -394,7 +406,11 @@ impl Files {
         let gone = if is_known { known.by_pipe.remove(&file.pipe_identity) } else { None };
         drop(known);
         if let Some(gone) = gone {
-            self.kept.give_back(gone.slot);
+            // One that somebody has was not watched.
+            match gone.is_let_go() {
+                true => self.kept.keep_pipe(gone.slot, &gone.pipe),
+                false => self.kept.give_back(gone.slot),
+            }
             // Closing asks SharedFS, perhaps.
             drop(gone);
         }
@@ -403,8 +419,11 @@ impl Files {
     /// Closes files as their tokens go, until [`Files::stop`].
     pub(crate) fn watch(&self) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let pause = Timespec { tv_sec: 0, tv_nsec: WATCH_PAUSE_NS };
         loop {
             events.clear();
+            // A process that closes a file says so, too. This thread would only be in the way of the one that hears it.
+            let _ = rustix::event::poll(&mut [PollFd::new(&self.stop, PollFlags::IN)], Some(&pause));
             match epoll::wait(&self.watched, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return tracing::error!(%error, "files of other users stay open"),

@@ -83,7 +83,7 @@ pub fn read(call: &Call) -> Answer {
     let asked = [call.word(1), call.word(2)];
     let mut buffer = [user_memory::slice_mut(asked[0], asked[1].min(COUNT_LIMIT))];
     pin.with_offset(|file| {
-        check_read(file, asked, file.offset())?;
+        check_read(file, asked, file.offset_to_check(asked[1]))?;
         Ok(client.read(file, &mut buffer)? as isize)
     })
 }
@@ -94,7 +94,7 @@ pub fn write(call: &Call) -> Answer {
     let asked = [call.word(1), call.word(2)];
     let buffer = [user_memory::slice(asked[0], asked[1].min(COUNT_LIMIT))];
     pin.with_offset(|file| {
-        check_write(file, asked, file.offset())?;
+        check_write(file, asked, file.offset_to_check(asked[1]))?;
         Ok(client.write(file, &buffer)? as isize)
     })
 }
@@ -193,7 +193,7 @@ pub fn read_vector(call: &Call) -> Answer {
             Ok(client.pread(pin.file()?, &mut buffers, position as i64)? as isize)
         }
         None => pin.with_offset(|file| {
-            check(file.offset())?;
+            check(file.offset_to_check(bytes))?;
             Ok(client.read(file, &mut buffers)? as isize)
         }),
     }
@@ -219,7 +219,7 @@ pub fn write_vector(call: &Call) -> Answer {
     };
     let written = match position {
         Some(from) => write(pin.file()?, from),
-        None => pin.with_offset(|file| write(file, file.offset())),
+        None => pin.with_offset(|file| write(file, file.offset_to_check(bytes))),
     }?;
     if call.number as i64 == libc::SYS_pwritev2 && call.int(5) & DURABLE_FLAGS != 0 {
         client.fsync(pin.file()?)?;

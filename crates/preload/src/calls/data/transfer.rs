@@ -6,6 +6,7 @@
 use cuesta_format::{FILE_BYTES_MAX, FileKind};
 use cuesta_libfs::Whence;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::cell::Cell;
 
 use crate::call::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
@@ -29,6 +30,14 @@ struct End {
     position: Option<i64>,
     /// Where the application keeps the offset, if it does.
     kept_at: Option<usize>,
+    /// What the kernel said of a descriptor of its own, once it was asked: the flags and the kind.
+    told: Told,
+}
+
+#[derive(Default)]
+struct Told {
+    flags: Cell<Option<i32>>,
+    kind: Cell<Option<u32>>,
 }
 
 impl End {
@@ -39,7 +48,7 @@ impl End {
             return Err(Failure::Errno(libc::EBADF));
         }
         let kept_at = if offset == 0 { None } else { Some(offset) };
-        Ok(Self { fd, pin: descriptors::pin(fd), position: None, kept_at })
+        Ok(Self { fd, pin: descriptors::pin(fd), position: None, kept_at, told: Told::default() })
     }
 
     /// Reads where it begins, if the application says so.
@@ -73,10 +82,10 @@ impl End {
     fn flags(&self) -> Result<i32, Failure> {
         match &self.pin {
             Some(pin) => Ok(pin.file()?.flags()),
-            None => {
+            None => ask_once(&self.told.flags, || {
                 let flags = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETFL as usize, 0, 0]);
                 if flags < 0 { Err(Failure::Errno(-flags as i32)) } else { Ok(flags as i32) }
-            }
+            }),
         }
     }
 
@@ -100,14 +109,7 @@ impl End {
     /// What kind of file it is, as the bits of a mode say it.
     fn kind(&self) -> Result<u32, Failure> {
         let Some(pin) = &self.pin else {
-            let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
-            let into = found.as_mut_ptr() as usize;
-            let answer = kernel(libc::SYS_fstat, [self.fd as usize, into, 0, 0]);
-            if answer < 0 {
-                return Err(Failure::Errno(-answer as i32));
-            }
-            // SAFETY: the kernel has filled it.
-            return Ok(unsafe { found.assume_init() }.st_mode & libc::S_IFMT);
+            return ask_once(&self.told.kind, || kernel_kind(self.fd));
         };
         Ok(match pin.file()?.kind() {
             FileKind::File => libc::S_IFREG,
@@ -118,7 +120,7 @@ impl End {
     }
 
     fn is_pipe(&self) -> bool {
-        self.pin.is_none() && self.pipe_bytes().is_ok()
+        self.pin.is_none() && self.kind() == Ok(libc::S_IFIFO)
     }
 
     /// The most that a pipe holds.
@@ -220,6 +222,28 @@ impl End {
             (_, None) => waiting(libc::SYS_write, [from[0], from[1], from[2], 0]),
         }
     }
+}
+
+/// What was told before, or what `ask` answers now.
+fn ask_once<T: Copy>(told: &Cell<Option<T>>, ask: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    if let Some(told) = told.get() {
+        return Ok(told);
+    }
+    let answer = ask()?;
+    told.set(Some(answer));
+    Ok(answer)
+}
+
+/// What kind of file one of the kernel's is.
+fn kernel_kind(fd: i32) -> Result<u32, Failure> {
+    let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    let into = found.as_mut_ptr() as usize;
+    let answer = kernel(libc::SYS_fstat, [fd as usize, into, 0, 0]);
+    if answer < 0 {
+        return Err(Failure::Errno(-answer as i32));
+    }
+    // SAFETY: the kernel has filled it.
+    Ok(unsafe { found.assume_init() }.st_mode & libc::S_IFMT)
 }
 
 fn kernel(number: i64, [first, second, third, fourth]: [usize; 4]) -> isize {
