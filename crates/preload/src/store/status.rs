@@ -31,6 +31,7 @@ impl OpenFile {
             },
         }
     }
+
     /// Where the next read or write of `length` bytes starts, for the check that it ends before the last offset. SharedFS
     /// checks a call itself that it gets whole, so here any offset does.
     #[inline]

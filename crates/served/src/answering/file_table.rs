@@ -90,7 +90,7 @@ pub(crate) struct Made {
     pub(crate) is_used: bool,
 }
 
-/// A pipe of which nobody has the other end, for the next file.
+/// A pipe of which no process has the other end, for the next file.
 struct Spare {
     slot: Slot,
     pipe: Arc<OwnedFd>,
@@ -283,7 +283,7 @@ impl FileTable {
         openat(&self.folder, name(slot.0), PIPE_FLAGS | OFlags::RDONLY, Mode::empty())
     }
 
-    /// Nobody has the file any more, nor its token: the pipe is kept for another file. Making one costs as much as the rest
+    /// No process has the file any more, nor its token: the pipe is kept for another file. Making one costs as much as the rest
     /// of an `open`.
     pub(crate) fn keep_pipe(&self, slot: Slot, pipe: &Arc<OwnedFd>) {
         let mut spares = self.spares.lock();

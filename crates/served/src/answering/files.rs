@@ -195,6 +195,12 @@ impl File {
         Ok(Locks { file: taken, _share: Some(share) })
     }
 
+    /// Whether the pipe can serve another file: no process has the token, and none left a proof in it unread. The next
+    /// holder would read that proof instead of its own.
+    fn is_clean(&self) -> bool {
+        self.is_let_go() && rustix::io::ioctl_fionread(&*self.pipe) == Ok(0)
+    }
+
     /// Whether no process has the token.
     fn is_let_go(&self) -> bool {
         let mut ends = [PollFd::new(&*self.pipe, PollFlags::empty())];
@@ -406,8 +412,8 @@ impl Files {
         let gone = if is_known { known.by_pipe.remove(&file.pipe_identity) } else { None };
         drop(known);
         if let Some(gone) = gone {
-            // One that somebody has was not watched.
-            match gone.is_let_go() {
+            // A file that a process has was not watched, and is closed for that.
+            match gone.is_clean() {
                 true => self.kept.keep_pipe(gone.slot, &gone.pipe),
                 false => self.kept.give_back(gone.slot),
             }
