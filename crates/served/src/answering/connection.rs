@@ -588,7 +588,7 @@ fn read_into(file: &File, place: Offset, out: UserSliceMut<'_>) -> Result<usize,
     }
 }
 
-/// No call at the file's offset may come to what `off_t` does not hold. A client knows its own offsets, but not this one.
+/// No call at the file's offset may come to what `off_t` does not hold. A client checks the offsets that it names itself.
 fn check_end(open: &OpenFile, length: usize) -> Result<(), Error> {
     let end = i64::try_from(open.offset()).ok().and_then(|from| from.checked_add(length as i64));
     end.map(drop).ok_or(Error::Invalid)

@@ -34,7 +34,7 @@ const SLOTS: u32 = 1 << 17;
 const NUMBERS_MAX: u64 = 1 << 62;
 /// The least that a pipe can hold.
 const PIPE_BYTES: usize = 4096;
-/// Pipes that are kept for the next files.
+/// The most pipes that the table keeps for the next files.
 const SPARES_MAX: usize = 64;
 const PIPE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
@@ -86,7 +86,7 @@ pub(crate) struct Made {
     pub(crate) slot: Slot,
     pub(crate) token: OwnedFd,
     pub(crate) pipe: Arc<OwnedFd>,
-    /// It was another file's before.
+    /// The pipe was another file's before.
     pub(crate) is_used: bool,
 }
 
@@ -227,7 +227,7 @@ impl FileTable {
         let spare = self.spares.lock().pop();
         if let Some(Spare { slot, pipe }) = spare {
             self.store(slot, record);
-            // Without a reader the next daemon does not believe the slot, so the record is whole before there is one.
+            // The next daemon believes the slot as soon as the pipe has a reader, so the record comes first.
             if let Ok(token) = self.open_token(slot) {
                 return Ok(Made { slot, token, pipe, is_used: true });
             }
@@ -283,8 +283,8 @@ impl FileTable {
         openat(&self.folder, name(slot.0), PIPE_FLAGS | OFlags::RDONLY, Mode::empty())
     }
 
-    /// No process has the file any more, nor its token: the pipe is kept for another file. Making one costs as much as the rest
-    /// of an `open`.
+    /// Nobody has the file or its token any more. The table keeps the pipe for another file: making a pipe costs as much as
+    /// the rest of an `open`.
     pub(crate) fn keep_pipe(&self, slot: Slot, pipe: &Arc<OwnedFd>) {
         let mut spares = self.spares.lock();
         if spares.len() < SPARES_MAX {

@@ -64,7 +64,7 @@ pub(crate) struct File {
     locks: Mutex<Option<Locks>>,
 }
 
-/// What is kept of a file that is open.
+/// The pipe of an open file, and the record of the file.
 struct KeptFile {
     slot: Slot,
     record: Record,
@@ -428,7 +428,7 @@ impl Files {
         let pause = Timespec { tv_sec: 0, tv_nsec: WATCH_PAUSE_NS };
         loop {
             events.clear();
-            // A process that closes a file says so, too. This thread would only be in the way of the one that hears it.
+            // A process that closes a file also asks to have the file closed. This thread leaves the work to the thread that is asked.
             let _ = rustix::event::poll(&mut [PollFd::new(&self.stop, PollFlags::IN)], Some(&pause));
             match epoll::wait(&self.watched, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
