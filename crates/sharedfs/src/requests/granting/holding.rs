@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_micros(100);
 const IDLE_LOOKS: u32 = 3;
 /// One that would change a directory if it had a processor is given so many: a scheduler lets others run for some milliseconds.
 const STARVED_LOOKS: u32 = 40;
+/// A session that waits for a processor, and has done nothing since it got a directory, keeps that for so much longer at a time, up to
+/// `KEPT_MAX` in all.
+const UNBEGUN_KEPT: Duration = Duration::from_millis(1);
 /// A log with less than this is left for later: a commit costs the same for many entries.
 const BATCH_LEAST_BYTES: u64 = 256 << 10;
 /// Less than this is digested in the time that the fence takes anyway.
@@ -81,6 +84,28 @@ impl SharedFs {
                 return;
             }
         }
+    }
+
+    /// Whether the holder of a directory that sessions take from each other keeps it for longer, because its turn has not begun: a
+    /// fence now would be for nothing, and it would come back to fence the next one. A new process takes a millisecond to begin
+    /// where processors are busy.
+    pub(crate) fn keeps_until_begun(&self, holders: &[SessionId], inode: InodeNumber) -> bool {
+        let &[holder] = holders else { return false };
+        let now = self.opened.elapsed();
+        let core = self.core.lock();
+        let Some(found) = core.sessions.get(&holder).filter(|_| core.leases.is_contended_directory(inode)) else {
+            return false;
+        };
+        let is_unbegun = found.turns.get(&inode).is_some_and(|turn| {
+            found.control.operations() == turn.operations && now < turn.granted + KEPT_MAX
+        });
+        let pid = found.pid;
+        drop(core);
+        let is_kept = is_unbegun && wants_processor(pid);
+        if is_kept {
+            self.core.lock().leases.hold_until(inode, now + UNBEGUN_KEPT);
+        }
+        is_kept
     }
 
     fn holders_of(&self, inode: InodeNumber) -> Vec<SessionId> {
