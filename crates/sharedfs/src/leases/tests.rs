@@ -167,7 +167,10 @@ fn a_newcomer_is_expected_to_do_what_others_did_with_the_directory() {
         assert_eq!(leases.request(session, X, WRITE, NOW), Outcome::Granted(WRITE));
         leases.revoke_directory(session, X, NOW);
     }
-    assert!(leases.changes_after_look(newcomer, X, NOW) && !leases.changes_after_look(newcomer, InodeNumber(11), NOW));
+    assert!(
+        leases.changes_after_look(newcomer, X, NOW)
+            && !leases.changes_after_look(newcomer, InodeNumber(11), NOW)
+    );
     leases.end_session(B);
     leases.looked(newcomer, X, false);
     assert!(!leases.changes_after_look(newcomer, X, NOW));

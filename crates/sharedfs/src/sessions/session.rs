@@ -113,6 +113,8 @@ pub struct Session {
     pub(crate) looked_at: BTreeMap<InodeNumber, u64>,
     /// Its turns with inodes that sessions take from each other.
     pub(crate) turns: BTreeMap<InodeNumber, Turn>,
+    /// The answer that tells it of such a turn was not sent yet.
+    pub(crate) is_unanswered: bool,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// Recovery takes nothing of its log from here on.
@@ -161,6 +163,7 @@ impl Session {
             untold: BTreeSet::new(),
             looked_at: BTreeMap::new(),
             turns: BTreeMap::new(),
+            is_unanswered: false,
             lingering: VecDeque::new(),
             cut: None,
             written: WrittenLog::default(),
@@ -195,6 +198,7 @@ impl Session {
         if self.turns.len() >= TURNS_MAX {
             self.turns.clear();
         }
+        self.is_unanswered = true;
         self.turns.insert(inode, Turn { granted: now, operations: self.control.operations(), is_taken });
     }
 

@@ -93,15 +93,15 @@ impl SharedFs {
         let &[holder] = holders else { return false };
         let now = self.opened.elapsed();
         let core = self.core.lock();
-        let Some(found) = core.sessions.get(&holder).filter(|_| core.leases.is_contended_directory(inode)) else {
+        let Some(found) = core.sessions.get(&holder).filter(|_| core.leases.is_contended_directory(inode))
+        else {
             return false;
         };
         let is_unbegun = found.turns.get(&inode).is_some_and(|turn| {
             found.control.operations() == turn.operations && now < turn.granted + KEPT_MAX
         });
-        let pid = found.pid;
         drop(core);
-        let is_kept = is_unbegun && wants_processor(pid);
+        let is_kept = is_unbegun && self.want_processors(holders);
         if is_kept {
             self.core.lock().leases.hold_until(inode, now + UNBEGUN_KEPT);
         }
@@ -112,13 +112,21 @@ impl SharedFs {
         self.core.lock().leases.holders(inode).into_iter().map(|(session, _)| session).collect()
     }
 
-    /// Whether one of these sessions' processes waits for a processor, or has one.
+    /// Whether one of these sessions would work if it, or the thread that answers it, had a processor.
     fn want_processors(&self, sessions: &[SessionId]) -> bool {
         let core = self.core.lock();
-        let pids: Vec<_> =
-            sessions.iter().filter_map(|session| core.sessions.get(session)).map(|found| found.pid).collect();
+        let found: Vec<_> = sessions.iter().filter_map(|session| core.sessions.get(session)).collect();
+        let is_unanswered = found.iter().any(|found| found.is_unanswered);
+        let pids: Vec<_> = found.into_iter().map(|found| found.pid).collect();
         drop(core);
-        pids.into_iter().any(wants_processor)
+        is_unanswered || pids.into_iter().any(wants_processor)
+    }
+
+    /// The answer to what the session asked is sent.
+    pub(crate) fn note_answer(&self, session: SessionId) {
+        if let Some(found) = self.core.lock().sessions.get_mut(&session) {
+            found.is_unanswered = false;
+        }
     }
 
     /// Digests a session's log while the session goes on, as long as each time less was added: both wait for
