@@ -50,8 +50,8 @@ impl SharedFs {
         Ok(spare > 0 && slack < wanted && self.metadata.make_slack(wanted).is_ok())
     }
 
-    /// Has sessions that do nothing let go of freed blocks, where content went to another tier for want of them. Says
-    /// whether there was one. A store of one tier asks for them when it is full.
+    /// Fences idle sessions that keep freed blocks of a tier, if content went to another tier for want of blocks there.
+    /// Returns whether there was one. A store of one tier takes such blocks back when it is full.
     fn take_back_from_idle_keepers(&self) -> Result<bool, Error> {
         if self.arenas.tiers_count() == 1 {
             return Ok(false);

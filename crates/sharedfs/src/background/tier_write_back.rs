@@ -1,7 +1,7 @@
-//! Below a store in memory the daemon has the disks of lower tiers take what was written, although no program waits.
+//! Below a store in memory the daemon flushes lower tiers to their disks, although no program waits for them.
 //!
-//! The kernel would write it some time, too. But the kernel tells only those of a failed write who flush the file. So
-//! without these flushes a disk that has failed would be given more content, until a program reads it.
+//! The kernel writes the pages at some time, too. But it reports a failed write only to a process that flushes the file.
+//! Without these flushes the digest would give a failed disk more and more content.
 
 use crate::SharedFs;
 use cuesta_format::Medium;

@@ -154,7 +154,7 @@ fn a_session_that_changes_a_directory_it_looked_at_is_remembered() {
     assert!(!leases.changes_after_look(B, X, later(1000)));
 }
 
-/// Where sessions that come do that, it is expected of the next one that comes; no more once they only look.
+/// If new sessions change a directory after their look, SharedFS expects it of the next one, until one only looks.
 #[test]
 fn a_newcomer_is_expected_to_do_what_others_did_with_the_directory() {
     let mut leases = Leases::new(HOLD);

@@ -23,8 +23,8 @@ const LOOK: Duration = Duration::from_micros(100);
 const IDLE_LOOKS: u32 = 3;
 /// One that would change a directory if it had a processor is given so many: a scheduler lets others run for some milliseconds.
 const STARVED_LOOKS: u32 = 40;
-/// A session that waits for a processor, and has done nothing since it got a directory, keeps that for so much longer at a time, up to
-/// `KEPT_MAX` in all.
+/// A session that waits for a processor, and has done nothing since it got a directory, keeps the directory for this time more, again
+/// and again, up to `KEPT_MAX` in all.
 const UNBEGUN_KEPT: Duration = Duration::from_millis(1);
 /// A log with less than this is left for later: a commit costs the same for many entries.
 const BATCH_LEAST_BYTES: u64 = 256 << 10;

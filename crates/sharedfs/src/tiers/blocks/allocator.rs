@@ -174,8 +174,8 @@ impl Allocator {
         self.lacking.insert(tier);
     }
 
-    /// The sessions that have kept freed blocks of a lacking tier for `time` at least: they do nothing, so they do not
-    /// let go of them. Tiers are lacking once.
+    /// The sessions that have kept freed blocks of a lacking tier for `time` at least. A session lets go of such blocks with
+    /// its next operations, so these sessions are idle. Each tier that lacks blocks counts in one call only.
     pub fn take_idle_keepers(&mut self, time: Duration) -> Vec<SessionId> {
         let lacking = std::mem::take(&mut self.lacking);
         if lacking.is_empty() {
