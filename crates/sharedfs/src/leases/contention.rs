@@ -17,11 +17,6 @@ const LOST_MAX: usize = 32;
 const UNASKED_MAX: u32 = 8;
 /// A session that changes a directory in none of so many turns only looks at it. In one turn it may not come to change it.
 const LOOKS_MAX: u32 = 4;
-/// SharedFS guesses what a new session does in a directory from the sessions before it. A session that changed the directory after its
-/// look counts for a change, another session counts against it. The count goes up to this;
-const NEWCOMERS_MAX: u32 = 4;
-/// from this count on a new session is expected to change the directory.
-const NEWCOMERS_CHANGE: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Contended {
@@ -30,8 +25,6 @@ struct Contended {
     /// Until when its holders may keep it.
     held_until: Duration,
     is_directory: bool,
-    /// How sure it is that a new session changes the directory after its look.
-    newcomers: u32,
 }
 
 /// A directory that a session held for writing when it was fenced for the directory.
@@ -77,27 +70,18 @@ impl Contention {
         lost.push_back(one);
     }
 
-    /// Whether the session reads the inode and then changes it, as far as can be known.
+    /// Whether the session reads the inode and then changes it.
     pub(super) fn looks_first(&self, session: SessionId, inode: InodeNumber) -> bool {
-        let known = self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode);
-        let is_likely =
-            || self.inodes.get(&inode).is_some_and(|contended| contended.newcomers >= NEWCOMERS_CHANGE);
-        known.map_or_else(is_likely, |one| one.looks_first > 0)
+        self.lost.get(&session).into_iter().flatten().any(|one| one.inode == inode && one.looks_first > 0)
     }
 
-    /// The session looked at the inode, and changes it.
+    /// The session held the inode for reading, and asks to change it.
     pub(super) fn note_look(&mut self, session: SessionId, inode: InodeNumber) {
-        if let Some(contended) = self.inodes.get_mut(&inode) {
-            contended.newcomers = NEWCOMERS_MAX.min(contended.newcomers + 1);
-        }
         self.remember(session, Lost { inode, unasked: 0, looks_first: LOOKS_MAX });
     }
 
     /// The session held the inode for a turn and did not change it.
     pub(super) fn note_only_looked(&mut self, session: SessionId, inode: InodeNumber) {
-        if let Some(contended) = self.inodes.get_mut(&inode) {
-            contended.newcomers = contended.newcomers.saturating_sub(1);
-        }
         let lost = self.lost.get_mut(&session).into_iter().flatten();
         lost.filter(|one| one.inode == inode)
             .for_each(|one| one.looks_first = one.looks_first.saturating_sub(1));
@@ -118,9 +102,8 @@ impl Contention {
                 self.inodes.clear();
             }
         }
-        let begun = Contended { fenced: now, held_until: now, is_directory: false, newcomers: 0 };
-        let contended = self.inodes.entry(inode).or_insert(begun);
-        (contended.fenced, contended.held_until) = (now, now);
+        let is_directory = self.is_directory(inode);
+        self.inodes.insert(inode, Contended { fenced: now, held_until: now, is_directory });
     }
 
     /// The inode is gone.

@@ -150,32 +150,8 @@ fn a_session_that_changes_a_directory_it_looked_at_is_remembered() {
     assert!(leases.changes_after_look(B, X, NOW) && !leases.changes_after_look(A, X, NOW));
     leases.revoke_directory(B, X, later(1000));
     assert!(leases.changes_after_look(B, X, later(1000)));
-    (0..10).for_each(|_| leases.looked(B, X, false));
+    (0..10).for_each(|_| leases.only_looked(B, X));
     assert!(!leases.changes_after_look(B, X, later(1000)));
-}
-
-/// If new sessions change a directory after their look, SharedFS expects it of the next one, until one only looks.
-#[test]
-fn a_newcomer_is_expected_to_do_what_others_did_with_the_directory() {
-    let mut leases = Leases::new(HOLD);
-    leases.request(A, X, WRITE, NOW);
-    leases.revoke_directory(A, X, NOW);
-    let newcomer = SessionId(99);
-    for session in [B, SessionId(3)] {
-        assert!(!leases.changes_after_look(newcomer, X, NOW));
-        assert_eq!(leases.request(session, X, READ, NOW), Outcome::Granted(READ));
-        assert_eq!(leases.request(session, X, WRITE, NOW), Outcome::Granted(WRITE));
-        leases.revoke_directory(session, X, NOW);
-    }
-    assert!(
-        leases.changes_after_look(newcomer, X, NOW)
-            && !leases.changes_after_look(newcomer, InodeNumber(11), NOW)
-    );
-    leases.end_session(B);
-    leases.looked(newcomer, X, false);
-    assert!(!leases.changes_after_look(newcomer, X, NOW));
-    leases.looked(newcomer, X, true);
-    assert!(leases.changes_after_look(SessionId(98), X, NOW));
 }
 
 /// A session that only looks lets others look.
