@@ -16,16 +16,23 @@ def check(n):
     assert open(f'/cuesta/{n}', 'rb').read() == content(n), n
 ";
 
+/// A disk with a tier of 128 MiB, and a store in memory above it.
+fn disk_below_a_store() -> Disk {
+    let disk = Disk::empty();
+    let tier = format!("disk={}:128M", disk.place.path("disk/tier").display());
+    let arguments = ["mkfs", "store", "--medium", "memory", "--nvm", "64M", "--tier", &tier];
+    let made = disk.place.cuesta(&arguments);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    disk
+}
+
 #[test]
 fn a_lower_disk_that_takes_no_writes_is_told_and_content_goes_elsewhere() {
     if !can_mount() {
         return;
     }
-    let disk = Disk::empty();
+    let disk = disk_below_a_store();
     let place = &disk.place;
-    let tier = format!("disk={}:128M", place.path("disk/tier").display());
-    let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "64M", "--tier", &tier]);
-    assert_eq!(made.status(), 0, "{}", made.errors());
     #[track_caller]
     fn run(place: &TestFolder, script: &str) {
         let script = format!("import errno, os, random\n{CONTENT}{script}");
@@ -77,11 +84,8 @@ fn below_memory_a_disk_that_fails_behind_the_last_write_is_told_without_another_
     if !can_mount() {
         return;
     }
-    let disk = Disk::empty();
+    let disk = disk_below_a_store();
     let place = &disk.place;
-    let tier = format!("disk={}:128M", place.path("disk/tier").display());
-    let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "64M", "--tier", &tier]);
-    assert_eq!(made.status(), 0, "{}", made.errors());
     // Long enough for the disk to be gone before the daemon flushes it.
     let configuration = place.path("store/cuesta.toml");
     let text = std::fs::read_to_string(&configuration).unwrap();
@@ -96,7 +100,6 @@ fn below_memory_a_disk_that_fails_behind_the_last_write_is_told_without_another_
     let began = Instant::now();
     while !listed().contains("disk failed, and is only read") {
         assert!(began.elapsed() < Duration::from_secs(60), "{}", listed());
-        std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
 }

@@ -5,7 +5,7 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, Medium, SessionId};
 use cuesta_libfs::{Client, Error};
 use cuesta_sharedfs::{Options, Progress, SharedFs};
-use libc::{O_APPEND, O_CREAT, O_RDWR};
+use libc::{O_APPEND, O_CREAT, O_DSYNC, O_RDWR};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -148,6 +148,13 @@ fn on_a_disk_short_writes_are_staged_behind_a_mebibyte_that_no_program_waited_fo
     let copied = copied_bytes(&store);
     digest_all(&store.shared);
     assert!(copied_bytes(&store) - copied <= 2 * MIB as u64, "adopted blocks are not copied");
+    let synchronous = call.open("synchronous", O_CREAT | O_RDWR | O_DSYNC).unwrap();
+    for block in 0..400 {
+        let before = logged_bytes(&store);
+        let piece = &content[block * 4096..][..4096];
+        assert_eq!(call.client.pwrite(&synchronous, &[piece.into()], block as i64 * 4096), Ok(4096));
+        assert!(logged_bytes(&store) - before >= 4096, "a program waits for each write: {block}");
+    }
     assert!(call.read_all(&file).unwrap() == content, "behind the digest");
     let again = store.take_over();
     assert_eq!(again.recovered().damaged_logs, 0);

@@ -46,7 +46,7 @@ impl ArenaFile {
         self.flushed.load(Ordering::Acquire) < self.writes.load(Ordering::Acquire)
     }
 
-    /// Flushes what was written to the medium. Returns whether that succeeded.
+    /// Flushes the file to its disk. Returns whether the flush succeeded.
     pub(crate) fn flush(&self) -> bool {
         self.flush_by(|| self.file.with(flush_file).is_some_and(|flushed| flushed.is_ok()))
     }

@@ -171,7 +171,11 @@ impl Client {
     /// Syncs after a change of a file that was opened with `O_DSYNC`.
     #[inline]
     pub(crate) fn sync_if_asked(&self, file: &OpenFile) -> Result<(), Error> {
-        if file.flags() & O_DSYNC != 0 { self.sync() } else { Ok(()) }
+        if file.flags() & O_DSYNC == 0 {
+            return Ok(());
+        }
+        file.write_stream.end();
+        self.sync()
     }
 
     /// The daemon has gone and another one is to take the session up, or it gave the session up.

@@ -117,7 +117,7 @@ impl StagedRun {
         written
     }
 
-    /// Flushes what was written to it to the medium. Returns whether that succeeded.
+    /// Flushes the file that the run lies in. Returns whether the flush succeeded.
     pub(crate) fn flush(&self) -> bool {
         planted::active(Bug::SyncForgotten) || self.window.file.flush()
     }

@@ -27,7 +27,7 @@ impl WriteStream {
         before
     }
 
-    /// A program waits for what was written. The next write begins another stream.
+    /// A program syncs the file. The next write begins another stream.
     #[inline]
     pub(crate) fn end(&self) {
         self.bytes.store(0, Ordering::Relaxed);

@@ -222,7 +222,7 @@ impl FileTable {
         }
     }
 
-    /// Has a pipe for a file, and notes what is known of that.
+    /// Gives a file a pipe, a spare one if there is one, and stores its record in the table.
     pub(crate) fn make(&self, record: &Record) -> Result<Made, Errno> {
         let spare = self.spares.lock().pop();
         if let Some(Spare { slot, pipe }) = spare {
@@ -283,8 +283,8 @@ impl FileTable {
         openat(&self.folder, name(slot.0), PIPE_FLAGS | OFlags::RDONLY, Mode::empty())
     }
 
-    /// Nobody has the file or its token any more. The table keeps the pipe for another file: making a pipe costs as much as
-    /// the rest of an `open`.
+    /// Keeps the pipe of a closed file for another file. No process may have its token. Making a pipe costs as much as the
+    /// rest of an `open`.
     pub(crate) fn keep_pipe(&self, slot: Slot, pipe: &Arc<OwnedFd>) {
         let mut spares = self.spares.lock();
         if spares.len() < SPARES_MAX {

@@ -5,7 +5,7 @@
 //! | `preparing` | control pages, segments and arena memory are made before sessions need them |
 //! | `orphans` | inodes without a name go once no program has them open |
 //! | `idle_memory` | the C library's free memory goes back to the kernel |
-//! | `tier_write_back` | below a store in memory, disks of lower tiers take what was written |
+//! | `tier_write_back` | below a store in memory, the daemon flushes lower tiers to their disks |
 //! | `rate_limit` | a limit on the work that clients can cause |
 //!
 //! Nothing here decides when it runs: threads of `server` call it.

@@ -9,7 +9,7 @@
 //! | digest | the kicks of all sessions and its clock | digests logs that are due |
 //! | prepare | a call, after something ready was taken | makes segments and arenas ready |
 //! | write | the kicks of all sessions and its clock | in optimistic mode, has the disk take all logs |
-//! | write-back | content of lower tiers below a store in memory | has their disks take it |
+//! | write-back | content of lower tiers below a store in memory | flushes it to their disks |
 //! | the caller's | [`Server::wait`] | stops everything in order |
 //!
 //! | file | idea |

@@ -1,4 +1,4 @@
-//! The write-back thread: below a store in memory it has the disks of lower tiers take what was written.
+//! The write-back thread: below a store in memory it flushes lower tiers to their disks.
 //!
 //! The core says which tiers, and when. A store without such tiers has no such thread.
 

@@ -224,7 +224,7 @@ impl End {
     }
 }
 
-/// What was told before, or what `ask` answers now.
+/// The answer that the kernel gave before, or the one that `ask` gets from it now.
 fn ask_once<T: Copy>(told: &Cell<Option<T>>, ask: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     if let Some(told) = told.get() {
         return Ok(told);
