@@ -3,9 +3,11 @@
 //! The kernel writes the pages at some time, too. But it reports a failed write only to a process that flushes the file.
 //! Without these flushes the digest would give a failed disk more and more content.
 
-use crate::SharedFs;
+use crate::tiers::is_shortage;
+use crate::{Error, SharedFs};
 use cuesta_format::Medium;
 use cuesta_media::emulate::settle;
+use rustix::io::Errno;
 use std::time::Duration;
 
 impl SharedFs {
@@ -25,8 +27,12 @@ impl SharedFs {
             if self.arenas.why_failed(tier).is_some() {
                 continue;
             }
-            if let Err(error) = arenas.flush(arena) {
-                self.storage().fail_tier(tier, &error.to_string());
+            match arenas.flush(arena) {
+                Ok(()) => {}
+                Err(Error::Io { source, .. }) if Errno::from_io_error(&source).is_some_and(is_shortage) => {
+                    self.arenas.unwritten().note(arena);
+                }
+                Err(error) => self.storage().fail_tier(tier, &error.to_string()),
             }
             settle();
         }

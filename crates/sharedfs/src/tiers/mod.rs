@@ -34,7 +34,7 @@ pub(crate) use memory::open_arenas;
 pub use memory::{
     Arenas, ContentWriter, Grown, LostArena, LowerTierError, TierArenas, create_lower_tier, remove_lower_tier,
 };
-pub(crate) use memory::{Needed, lost_arenas};
+pub(crate) use memory::{Needed, is_shortage, lost_arenas};
 pub(crate) use placement::{SpareSegments, lacking_memory};
 pub(crate) use room::{METADATA_SLACK_BYTES, blocks_in, blocks_of, unmade_in};
 pub(crate) use windows::{Claims, Windows, window_rest};

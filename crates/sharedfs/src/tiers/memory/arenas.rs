@@ -159,7 +159,7 @@ impl Arenas {
         &self.unwritten
     }
 
-    /// Content is about to be written to an arena, or to be adopted there.
+    /// Content was written to an arena, or is adopted there.
     pub(super) fn note_written(&self, arena: ArenaId) {
         if arena.tier() != TierNumber::FAST && self.fast.medium() == Medium::Memory {
             self.unwritten.note(arena);

@@ -8,6 +8,7 @@
 //! checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
 use super::arenas::Arenas;
+use super::written_arenas::is_shortage;
 use crate::Error;
 use crate::tiers::blocks::Run;
 use cuesta_format::entry::Crc32c;
@@ -16,7 +17,6 @@ use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::user_copy::Fault;
 use cuesta_media::{AccessError, Mapping};
-use rustix::io::Errno;
 use std::sync::Arc;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -127,20 +127,22 @@ impl<'a> ContentWriter<'a> {
         let arena = self.arenas.geometry().arena(of);
         let tier = self.arenas.tier(arena.tier())?;
         let (mapping, files) = (tier.mapping(arena)?, tier.written());
-        self.arenas.note_written(arena);
         if let (Some(stamps), Some(files)) = (tier.stamps(), files) {
             stamps.note(arena, files);
         }
         if let Some(disk) = tier.played() {
             disk.dirtied(self.arenas.geometry().place_in_tier(arena) + offset, bytes.len() as u64);
         }
-        Ok(match files.map(|files| files.file(arena)) {
+        let written = match files.map(|files| files.file(arena)) {
             Some(Ok(written)) => mapping.write_by_calls(&*written.file, written.offset, offset, bytes),
             Some(Err(errno)) if arena.tier() != TierNumber::FAST && !is_shortage(errno) => {
                 Err(AccessError::Unwritten(errno))
             }
             Some(Err(_)) | None => mapping.write_through(offset, bytes),
-        })
+        };
+        // Behind the write: a flush that begins before it may miss it.
+        self.arenas.note_written(arena);
+        Ok(written)
     }
 
     /// Writes bytes that lie in one arena.
@@ -256,12 +258,6 @@ fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Re
         Err(AccessError::Fault(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether a file cannot be opened for want of descriptors or memory. The disk is not to blame, and stores to the
-/// mapping reach it. A disk that is gone is another matter: the kernel's pages still take stores, and lose them.
-fn is_shortage(errno: Errno) -> bool {
-    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
 /// The medium of a block's tier does not take it. A lower tier can be done without.

@@ -34,3 +34,4 @@ pub use mend::LostArena;
 pub(crate) use mend::{Needed, lost_arenas};
 pub use steps::StepNodes;
 pub use tier_arenas::{Grown, TierArenas};
+pub(crate) use written_arenas::is_shortage;

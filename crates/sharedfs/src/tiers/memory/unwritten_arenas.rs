@@ -1,7 +1,7 @@
 //! The arenas of lower tiers that the disk may lack something of, below a store in memory.
 //!
-//! No program waits for these disks. One thread of the daemon flushes them a moment later, and so finds out when a disk
-//! fails. Without it the kernel would find out, and tell no one.
+//! No program waits for these disks. A thread of the daemon flushes the arenas a moment later and learns when a disk fails
+//! (`background::tier_write_back`).
 
 use cuesta_format::ArenaId;
 use parking_lot::{Condvar, Mutex};
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl UnwrittenArenas {
-    /// Content is about to be written to an arena.
+    /// Content was written to an arena.
     pub(crate) fn note(&self, arena: ArenaId) {
         let mut state = self.state.lock();
         let was_empty = state.arenas.is_empty();

@@ -74,6 +74,12 @@ impl WrittenArenas {
     }
 }
 
+/// Whether a file cannot be opened for want of descriptors or memory. The disk is not to blame, and stores to the
+/// mapping reach it. A disk that is gone is another matter: the kernel's pages still take stores, and lose them.
+pub(crate) fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
+}
+
 fn open_folder(tier: &Path) -> Result<OwnedFd, Error> {
     rustix::fs::open(tier, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::errno("open the folder of arenas"))
