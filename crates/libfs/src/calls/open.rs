@@ -95,6 +95,8 @@ impl Client {
             (false, true) => Follow::BeforeSlash,
             (false, false) => Follow::Always,
         };
+        // It may be all that a program does in a directory: how much it did there decides who does it next.
+        self.session.count(0, 0);
         loop {
             let may_truncate = Cell::new(true);
             let opening = self.operate(|attempt| {
