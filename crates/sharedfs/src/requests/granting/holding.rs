@@ -57,7 +57,7 @@ impl SharedFs {
                 }
             }
             if holders.iter().any(|&holder| self.pending_bytes(holder) > TURN_BYTES_MAX) {
-                self.core.lock().leases.release(inode, self.opened.elapsed());
+                self.release_from(&holders, inode);
                 return;
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -77,9 +77,17 @@ impl SharedFs {
                 STARVED_LOOKS.. => true,
             };
             if is_idle {
-                self.core.lock().leases.release(inode, self.opened.elapsed());
+                self.release_from(&holders, inode);
                 return;
             }
+        }
+    }
+
+    /// Ends the turn of these holders. If others have the inode by now, their turn goes on.
+    fn release_from(&self, holders: &[SessionId], inode: InodeNumber) {
+        let leases = &mut self.core.lock().leases;
+        if leases.holders(inode).iter().map(|(session, _)| session).eq(holders) {
+            leases.release(inode, self.opened.elapsed());
         }
     }
 
