@@ -31,9 +31,13 @@ impl SharedFs {
     }
 
     fn try_grant_first(&self, session: SessionId, first: InodeNumber) -> Result<Vec<u8>, Trouble> {
-        let mode = self.lease(session, first, LeaseMode::Read, &Ahead::none())?;
+        // A directory that SharedFS keeps would be fenced from it, for a session that sends its calls there.
+        let is_kept = self.core.lock().leases.shipped_for(first, self.opened.elapsed(), false).is_some();
+        let mut granted = match is_kept {
+            true => Vec::new(),
+            false => vec![(first, self.lease(session, first, LeaseMode::Read, &Ahead::none())?)],
+        };
         let above = self.directories_above(first)?;
-        let mut granted = vec![(first, mode)];
         let mut core = self.core.lock();
         for directory in above {
             if core.leases.join_readers(session, directory) {
@@ -45,9 +49,9 @@ impl SharedFs {
         let left_out = ParcelSource::now(self).pack(&mut packer, &granted, PARCEL_BYTES_MAX)?;
         self.give_back_unread(session, &left_out);
         // The first was told of as it was granted.
-        let count = (granted.len() - left_out.len()) as u64;
-        if count > 1 {
-            self.events.record(Step::GrantAhead { session, inode: first, count: count - 1 });
+        let count = (granted.len() - left_out.len()).saturating_sub(usize::from(!is_kept)) as u64;
+        if count > 0 {
+            self.events.record(Step::GrantAhead { session, inode: first, count });
         }
         Ok(packer.finish())
     }
