@@ -1,16 +1,14 @@
-//! The daemon's second pair of ears: the socket for processes of other users, a thread for each of them.
+//! The daemon's second pair of ears: the socket for processes of other users, and for calls that sessions do not do themselves.
 //!
 //! One session does the work of all. It is begun when the first of them comes, and anew if it was ended.
 
+use crate::answering::accepting::{self, Acceptors};
 use crate::answering::file_table::FileTable;
 use crate::answering::files::Files;
 use crate::answering::first_calls::FirstCallCounter;
-use crate::answering::serving;
 use crate::answering::shared::Shared;
-use crate::shares::accounts::{Accounts, Holder, Share};
-use crate::shares::complaints::Complaint;
+use crate::shares::accounts::Accounts;
 use crate::shares::limits::Limits;
-use crate::shares::resource::Resource;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
 use cuesta_libfs::Client;
 use rustix::fd::OwnedFd;
@@ -21,18 +19,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 /// A process that can reach the folder may use the socket in it.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o711);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Address space of a connection's stack; only what is touched costs memory.
-const STACK_BYTES: usize = 512 << 10;
-/// How long to wait before accepting again when descriptors or threads have run out.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Complaints about no particular user are told as this one's, which is no user's number.
-const DAEMON: u32 = u32::MAX;
 /// Why other users are not served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {path}: {source}")]
@@ -44,15 +35,16 @@ pub struct StartError {
 /// The socket, at its path for as long as this lives. A client that comes before it is served waits.
 #[derive(Debug)]
 pub struct Listener {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     path: PathBuf,
 }
 
 /// The running service.
 pub struct Server {
     shared: Arc<Shared>,
-    listener: Arc<Listener>,
-    threads: Vec<JoinHandle<()>>,
+    listener: Listener,
+    acceptors: Arc<Acceptors>,
+    watch: JoinHandle<()>,
 }
 
 impl std::fmt::Debug for Server {
@@ -66,7 +58,7 @@ impl Listener {
     pub fn bind(folder: &Path) -> Result<Listener, StartError> {
         let path = folder.join(USERS_SOCKET_FILE);
         match listen(folder, &path) {
-            Ok(socket) => Ok(Listener { socket, path }),
+            Ok(socket) => Ok(Listener { socket: Arc::new(socket), path }),
             Err(errno) => Err(StartError { path: path.display().to_string(), source: errno.into() }),
         }
     }
@@ -94,7 +86,6 @@ impl Server {
         tier: &Path,
         first_calls: Arc<dyn FirstCallCounter>,
     ) -> Result<Server, StartError> {
-        let listener = Arc::new(listener);
         let fail = |source: io::Error| StartError { path: listener.path.display().to_string(), source };
         let (kept, found) = FileTable::open(tier).map_err(fail)?;
         let accounts = Accounts::new(limits);
@@ -110,12 +101,9 @@ impl Server {
             let shared = Arc::clone(&shared);
             move || shared.files.watch()
         });
-        let accept = Builder::new().name("users".into()).spawn({
-            let (shared, listener) = (Arc::clone(&shared), Arc::clone(&listener));
-            move || accept(&shared, &listener.socket)
-        });
-        let threads = vec![watch.map_err(fail)?, accept.map_err(fail)?];
-        Ok(Server { shared, listener, threads })
+        let watch = watch.map_err(fail)?;
+        let acceptors = accepting::start(Arc::clone(&shared), Arc::clone(&listener.socket)).map_err(fail)?;
+        Ok(Server { shared, listener, acceptors, watch })
     }
 
     /// `session` executes the calls, as long as it is attached.
@@ -125,11 +113,10 @@ impl Server {
 
     /// No new client is served from now on. Those served already are served until the store closes.
     pub fn stop(self) {
-        let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&*self.listener.socket, rustix::net::Shutdown::Both);
         self.shared.files.stop();
-        for thread in self.threads {
-            let _ = thread.join();
-        }
+        self.acceptors.wait();
+        let _ = self.watch.join();
     }
 }
 
@@ -156,51 +143,6 @@ fn listen(folder: &Path, path: &Path) -> Result<OwnedFd, Errno> {
     rustix::net::listen(&socket, BACKLOG)?;
     rustix::fs::rename(&made, path)?;
     Ok(socket)
-}
-
-/// Accepts connections until the socket is shut down.
-fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
-    loop {
-        let socket = match rustix::net::accept_with(listening, SocketFlags::CLOEXEC) {
-            Ok(socket) => socket,
-            Err(Errno::INTR | Errno::CONNABORTED) => continue,
-            // What Linux answers once the listening socket was shut down.
-            Err(Errno::INVAL) => return,
-            Err(error) => {
-                if let Some(left_out) = shared.complaints.is_told(Complaint::Service, DAEMON) {
-                    tracing::error!(%error, left_out, "cannot accept a connection of another user");
-                }
-                std::thread::sleep(EXHAUSTED_PAUSE);
-                continue;
-            }
-        };
-        let Some(who) = serving::who(&socket) else { continue };
-        let holder = Holder::of(&who);
-        let take = |resource| shared.files.accounts().take(holder, resource, 1);
-        let (Some(connection), Some(descriptor)) = (take(Resource::Connections), take(Resource::Descriptors))
-        else {
-            if let Some(left_out) = shared.complaints.is_told(Complaint::Connections, who.uid) {
-                tracing::warn!(user = who.uid, left_out, "too many connections: one is closed");
-            }
-            continue;
-        };
-        let entered: [Share; 2] = [connection, descriptor];
-        let thread = Builder::new().name("user".into()).stack_size(STACK_BYTES);
-        let spawned = thread.spawn({
-            let shared = Arc::clone(shared);
-            move || {
-                // They go last, however the connection's thread ends.
-                let _entered = entered;
-                serving::serve(socket, who, &shared);
-            }
-        });
-        if let Err(error) = spawned {
-            if let Some(left_out) = shared.complaints.is_told(Complaint::Service, DAEMON) {
-                tracing::error!(%error, left_out, "no thread for a connection: it is closed");
-            }
-            std::thread::sleep(EXHAUSTED_PAUSE);
-        }
-    }
 }
 
 #[cfg(test)]
