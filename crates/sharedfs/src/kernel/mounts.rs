@@ -22,6 +22,7 @@ impl SharedFs {
         mark.map_err(Error::io("note that there is a mount"))?;
         if let Some(found) = core.sessions.get_mut(&session) {
             found.kernel = Some(cache);
+            core.leases.note_staying(session);
         }
         Ok(())
     }

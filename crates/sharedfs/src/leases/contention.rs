@@ -1,7 +1,7 @@
 //! Which inodes several sessions want, and which sessions change them: remembered for a while after the last fence.
 
 use cuesta_format::{InodeNumber, SessionId};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -17,6 +17,11 @@ const LOST_MAX: usize = 32;
 const UNASKED_MAX: u32 = 8;
 /// A session that changes a directory in none of so many turns only looks at it. In one turn it may not come to change it.
 const LOOKS_MAX: u32 = 4;
+/// SharedFS guesses what a new session does in a directory from the sessions before it. One that changed the directory after its first
+/// look counts for a change, one that did not counts against it. The count goes up to this;
+const NEWCOMERS_MAX: u32 = 4;
+/// from this count on a new session is expected to change the directory.
+const NEWCOMERS_CHANGE: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Contended {
@@ -25,6 +30,8 @@ struct Contended {
     /// Until when its holders may keep it.
     held_until: Duration,
     is_directory: bool,
+    /// How sure it is that a new session changes the directory after its look.
+    newcomers: u32,
 }
 
 /// A directory that a session held for writing when it was fenced for the directory.
@@ -45,6 +52,8 @@ pub(super) struct Contention {
     inodes: HashMap<InodeNumber, Contended>,
     /// The directories that each session lost, the last one at the end.
     lost: HashMap<SessionId, VecDeque<Lost>>,
+    /// Sessions that stay, as a mount does. What programs that come and go do with a directory says nothing of them, nor they of those.
+    staying: HashSet<SessionId>,
     /// Sessions that wait for an inode, in the order in which they began to. Threads of one may wait for several.
     waiting: VecDeque<(SessionId, InodeNumber)>,
 }
@@ -56,8 +65,7 @@ impl Contention {
 
     /// The session was fenced for a directory that it held for writing.
     pub(super) fn note_lost(&mut self, session: SessionId, inode: InodeNumber) {
-        let known = self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode);
-        let looks_first = known.map_or(0, |one| one.looks_first);
+        let looks_first = self.known(session, inode).map_or(0, |one| one.looks_first);
         self.remember(session, Lost { inode, unasked: 0, looks_first });
     }
 
@@ -70,18 +78,43 @@ impl Contention {
         lost.push_back(one);
     }
 
-    /// Whether the session reads the inode and then changes it.
+    /// Whether the session reads the inode and then changes it, as far as can be known.
     pub(super) fn looks_first(&self, session: SessionId, inode: InodeNumber) -> bool {
-        self.lost.get(&session).into_iter().flatten().any(|one| one.inode == inode && one.looks_first > 0)
+        let is_likely = || {
+            !self.staying.contains(&session)
+                && self.inodes.get(&inode).is_some_and(|contended| contended.newcomers >= NEWCOMERS_CHANGE)
+        };
+        self.known(session, inode).map_or_else(is_likely, |one| one.looks_first > 0)
     }
 
-    /// The session held the inode for reading, and asks to change it.
+    fn known(&self, session: SessionId, inode: InodeNumber) -> Option<&Lost> {
+        self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode)
+    }
+
+    /// What is known of the inode, if what the session does there tells of sessions that come new to it.
+    fn told_by(&mut self, session: SessionId, inode: InodeNumber) -> Option<&mut Contended> {
+        let is_new = self.known(session, inode).is_none_or(|one| one.looks_first == 0);
+        self.inodes.get_mut(&inode).filter(|_| is_new && !self.staying.contains(&session))
+    }
+
+    /// The session stays: others' turns say nothing of what it will do.
+    pub(super) fn note_staying(&mut self, session: SessionId) {
+        self.staying.insert(session);
+    }
+
+    /// The session looked at the inode, and changes it.
     pub(super) fn note_look(&mut self, session: SessionId, inode: InodeNumber) {
+        if let Some(contended) = self.told_by(session, inode) {
+            contended.newcomers = NEWCOMERS_MAX.min(contended.newcomers + 1);
+        }
         self.remember(session, Lost { inode, unasked: 0, looks_first: LOOKS_MAX });
     }
 
     /// The session held the inode for a turn and did not change it.
     pub(super) fn note_only_looked(&mut self, session: SessionId, inode: InodeNumber) {
+        if let Some(contended) = self.told_by(session, inode) {
+            contended.newcomers = contended.newcomers.saturating_sub(1);
+        }
         let lost = self.lost.get_mut(&session).into_iter().flatten();
         lost.filter(|one| one.inode == inode)
             .for_each(|one| one.looks_first = one.looks_first.saturating_sub(1));
@@ -102,8 +135,9 @@ impl Contention {
                 self.inodes.clear();
             }
         }
-        let is_directory = self.is_directory(inode);
-        self.inodes.insert(inode, Contended { fenced: now, held_until: now, is_directory });
+        let begun = Contended { fenced: now, held_until: now, is_directory: false, newcomers: 0 };
+        let contended = self.inodes.entry(inode).or_insert(begun);
+        (contended.fenced, contended.held_until) = (now, now);
     }
 
     /// The inode is gone.
@@ -114,6 +148,7 @@ impl Contention {
     /// The session is gone.
     pub(super) fn end_session(&mut self, session: SessionId) {
         self.lost.remove(&session);
+        self.staying.remove(&session);
         self.stop_waiting(session);
     }
 

@@ -229,9 +229,17 @@ impl Leases {
         self.contention.is_remembered(inode, now) && self.contention.looks_first(session, inode)
     }
 
-    /// The session held the inode for a turn, and did not change it.
-    pub fn only_looked(&mut self, session: SessionId, inode: InodeNumber) {
-        self.contention.note_only_looked(session, inode);
+    /// The session stays, as a mount does: what others did with a directory says nothing of what it will do.
+    pub fn note_staying(&mut self, session: SessionId) {
+        self.contention.note_staying(session);
+    }
+
+    /// The session was granted the inode for writing as it asked to look at it, and has had its turn. Whether it changed the inode.
+    pub fn looked(&mut self, session: SessionId, inode: InodeNumber, is_changed: bool) {
+        match is_changed {
+            true => self.contention.note_look(session, inode),
+            false => self.contention.note_only_looked(session, inode),
+        }
     }
 
     /// The session's question failed: it leaves the queue.
@@ -323,6 +331,11 @@ impl Leases {
                 self.contention.hold_until(inode, until);
             }
         }
+    }
+
+    /// The session that has the inode may keep it until then.
+    pub fn hold_until(&mut self, inode: InodeNumber, until: Duration) {
+        self.contention.hold_until(inode, until);
     }
 
     /// The session that has the inode does nothing: it need not be kept any longer.

@@ -150,8 +150,42 @@ fn a_session_that_changes_a_directory_it_looked_at_is_remembered() {
     assert!(leases.changes_after_look(B, X, NOW) && !leases.changes_after_look(A, X, NOW));
     leases.revoke_directory(B, X, later(1000));
     assert!(leases.changes_after_look(B, X, later(1000)));
-    (0..10).for_each(|_| leases.only_looked(B, X));
+    (0..10).for_each(|_| leases.looked(B, X, false));
     assert!(!leases.changes_after_look(B, X, later(1000)));
+}
+
+/// If new sessions change a directory after their look, SharedFS expects it of the next one, until one only looks.
+#[test]
+fn a_newcomer_is_expected_to_do_what_others_did_with_the_directory() {
+    let mut leases = Leases::new(HOLD);
+    leases.request(A, X, WRITE, NOW);
+    leases.revoke_directory(A, X, NOW);
+    let newcomer = SessionId(99);
+    for session in [B, SessionId(3)] {
+        assert!(!leases.changes_after_look(newcomer, X, NOW));
+        assert_eq!(leases.request(session, X, READ, NOW), Outcome::Granted(READ));
+        // It asks again once the reader is fenced, and counts once all the same.
+        leases.join_readers(A, X);
+        assert_eq!(leases.request(session, X, WRITE, later(1000)), Outcome::Fence(vec![A]));
+        leases.revoke(A, X, NOW);
+        assert_eq!(leases.request(session, X, WRITE, NOW), Outcome::Granted(WRITE));
+        leases.looked(session, X, true);
+        leases.revoke_directory(session, X, NOW);
+    }
+    assert!(
+        leases.changes_after_look(newcomer, X, NOW)
+            && !leases.changes_after_look(newcomer, InodeNumber(11), NOW)
+    );
+    leases.end_session(B);
+    leases.looked(newcomer, X, false);
+    assert!(!leases.changes_after_look(newcomer, X, NOW));
+    leases.looked(newcomer, X, true);
+    assert!(leases.changes_after_look(SessionId(98), X, NOW));
+    let mount = SessionId(97);
+    leases.note_staying(mount);
+    assert!(!leases.changes_after_look(mount, X, NOW), "it is no newcomer");
+    (0..10).for_each(|_| leases.looked(mount, X, false));
+    assert!(leases.changes_after_look(SessionId(98), X, NOW), "a mount's looks say nothing of programs");
 }
 
 /// A session that only looks lets others look.

@@ -92,6 +92,13 @@ impl<S: Service> Connection<'_, S> {
                         request,
                         Request::Credit { .. } | Request::GrowLog { .. } | Request::InodeNumbers { .. }
                     );
+                    let grants = matches!(
+                        request,
+                        Request::Attach { .. }
+                            | Request::Acquire { .. }
+                            | Request::Lookup { .. }
+                            | Request::Map { .. }
+                    );
                     let answer = match request {
                         Request::Attach { version, program, first, resume, durability, .. } => {
                             self.attach(version, &program, first, resume, durability)
@@ -104,6 +111,9 @@ impl<S: Service> Connection<'_, S> {
                         return Err(FrameError::Closed);
                     }
                     self.frames.send(&answer.response, &answer.descriptors)?;
+                    if grants {
+                        self.behind.service.answered(self.session);
+                    }
                     self.nearness.answered(processor);
                     if takes {
                         self.behind.preparer.wake();

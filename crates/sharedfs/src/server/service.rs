@@ -68,6 +68,9 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// `Attach`, `Detach` or `Stop`, which the server handles.
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer;
 
+    /// The connection has sent an answer that may grant leases.
+    fn answered(&self, session: Option<SessionId>);
+
     /// The session is a mount's, of which `device` is a descriptor.
     fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>) -> Answer;
 
@@ -153,6 +156,10 @@ impl Service for SharedFs {
         let session = session.unwrap_or(SessionId::NOBODY);
         let response = SharedFs::handle(self, session, request, &mut descriptors);
         Answer { response, descriptors }
+    }
+
+    fn answered(&self, session: Option<SessionId>) {
+        session.into_iter().for_each(|session| self.note_answer(session));
     }
 
     fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>) -> Answer {

@@ -108,6 +108,8 @@ impl Service for Fake {
         Vec::new()
     }
 
+    fn answered(&self, _: Option<SessionId>) {}
+
     fn keep_in_kernel(&self, _session: Option<SessionId>, device: Option<OwnedFd>) -> Answer {
         let term_ms = u32::from(device.is_some());
         Answer { response: Response::KeptInKernel { term_ms }, descriptors: Vec::new() }

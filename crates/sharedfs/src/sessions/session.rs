@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most items of one report message: about a megabyte.
 const REPORT_ITEMS: usize = 32 << 10;
@@ -49,6 +50,17 @@ pub enum Presence {
 
 /// More inodes than these are not remembered to have been taken from others.
 const TURNS_MAX: usize = 4096;
+
+/// A session's turn with an inode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// When it got the inode, by the daemon's clock.
+    pub(crate) granted: Duration,
+    /// How many operations it had done by then.
+    pub(crate) operations: u64,
+    /// Others were fenced for it.
+    pub(crate) is_taken: bool,
+}
 
 /// A session.
 #[derive(Debug)]
@@ -99,8 +111,10 @@ pub struct Session {
     pub untold: BTreeSet<InodeNumber>,
     /// Directories that it asked to read and was granted for writing, with the version of the last change before that.
     pub(crate) looked_at: BTreeMap<InodeNumber, u64>,
-    /// Inodes that others were fenced for, so that it got them, with the number of operations it had done by then.
-    pub(crate) turns: BTreeMap<InodeNumber, u64>,
+    /// Its turns with inodes that sessions take from each other.
+    pub(crate) turns: BTreeMap<InodeNumber, Turn>,
+    /// The answer that tells it of such a turn was not sent yet.
+    pub(crate) is_unanswered: bool,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// Recovery takes nothing of its log from here on.
@@ -149,6 +163,7 @@ impl Session {
             untold: BTreeSet::new(),
             looked_at: BTreeMap::new(),
             turns: BTreeMap::new(),
+            is_unanswered: false,
             lingering: VecDeque::new(),
             cut: None,
             written: WrittenLog::default(),
@@ -178,12 +193,13 @@ impl Session {
         self.control.publish_credit(self.credit_limit);
     }
 
-    /// It got an inode that was taken from others.
-    pub(crate) fn begin_turn(&mut self, inode: InodeNumber) {
+    /// It got an inode that sessions take turns with.
+    pub(crate) fn begin_turn(&mut self, inode: InodeNumber, now: Duration, is_taken: bool) {
         if self.turns.len() >= TURNS_MAX {
             self.turns.clear();
         }
-        self.turns.insert(inode, self.control.operations());
+        self.is_unanswered = true;
+        self.turns.insert(inode, Turn { granted: now, operations: self.control.operations(), is_taken });
     }
 
     /// How long its log may become before it is digested.

@@ -89,10 +89,11 @@ impl SharedFs {
                 let until = now + kept_for(now - since, least, is_directory);
                 core.leases.keep_all(session, inode, now, until);
             }
+            let is_shared = is_taken || core.leases.is_contended_directory(inode);
             if let (Outcome::Granted(_), Some(found)) = (&outcome, core.sessions.get_mut(&session)) {
                 found.untold.remove(&inode);
-                if is_taken {
-                    found.begin_turn(inode);
+                if is_shared {
+                    found.begin_turn(inode, now, is_taken);
                 }
             }
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
@@ -106,6 +107,7 @@ impl SharedFs {
                     self.events.record(Step::Grant { session, inode, write });
                     return Ok(granted);
                 }
+                Outcome::Fence(others) if fenced.is_none() && self.keeps_until_begun(&others, inode) => {}
                 Outcome::Fence(others) => {
                     self.check_medium()?;
                     fenced.get_or_insert(now);

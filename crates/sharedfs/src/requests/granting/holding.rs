@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_micros(100);
 const IDLE_LOOKS: u32 = 3;
 /// One that would change a directory if it had a processor is given so many: a scheduler lets others run for some milliseconds.
 const STARVED_LOOKS: u32 = 40;
+/// A session that waits for a processor, and has done nothing since it got a directory, keeps the directory for this time more, again
+/// and again, up to `KEPT_MAX` in all.
+const UNBEGUN_KEPT: Duration = Duration::from_millis(1);
 /// A log with less than this is left for later: a commit costs the same for many entries.
 const BATCH_LEAST_BYTES: u64 = 256 << 10;
 /// Less than this is digested in the time that the fence takes anyway.
@@ -91,17 +94,47 @@ impl SharedFs {
         }
     }
 
+    /// Whether the holder of a directory that sessions take from each other keeps it for longer, because its turn has not begun: a
+    /// fence now would be for nothing, and it would come back to fence the next one. A new process takes a millisecond to begin
+    /// where processors are busy.
+    pub(crate) fn keeps_until_begun(&self, holders: &[SessionId], inode: InodeNumber) -> bool {
+        let &[holder] = holders else { return false };
+        let now = self.opened.elapsed();
+        let core = self.core.lock();
+        let Some(found) = core.sessions.get(&holder).filter(|_| core.leases.is_contended_directory(inode))
+        else {
+            return false;
+        };
+        let is_unbegun = found.turns.get(&inode).is_some_and(|turn| {
+            found.control.operations() == turn.operations && now < turn.granted + KEPT_MAX
+        });
+        drop(core);
+        let is_kept = is_unbegun && self.want_processors(holders);
+        if is_kept {
+            self.core.lock().leases.hold_until(inode, now + UNBEGUN_KEPT);
+        }
+        is_kept
+    }
+
     fn holders_of(&self, inode: InodeNumber) -> Vec<SessionId> {
         self.core.lock().leases.holders(inode).into_iter().map(|(session, _)| session).collect()
     }
 
-    /// Whether one of these sessions' processes waits for a processor, or has one.
+    /// Whether one of these sessions would work if it, or the thread that answers it, had a processor.
     fn want_processors(&self, sessions: &[SessionId]) -> bool {
         let core = self.core.lock();
-        let pids: Vec<_> =
-            sessions.iter().filter_map(|session| core.sessions.get(session)).map(|found| found.pid).collect();
+        let found: Vec<_> = sessions.iter().filter_map(|session| core.sessions.get(session)).collect();
+        let is_unanswered = found.iter().any(|found| found.is_unanswered);
+        let pids: Vec<_> = found.into_iter().map(|found| found.pid).collect();
         drop(core);
-        pids.into_iter().any(wants_processor)
+        is_unanswered || pids.into_iter().any(wants_processor)
+    }
+
+    /// The answer to what the session asked is sent.
+    pub(crate) fn note_answer(&self, session: SessionId) {
+        if let Some(found) = self.core.lock().sessions.get_mut(&session) {
+            found.is_unanswered = false;
+        }
     }
 
     /// Digests a session's log while the session goes on, as long as each time less was added: both wait for

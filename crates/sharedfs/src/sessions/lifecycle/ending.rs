@@ -123,6 +123,9 @@ impl SharedFs {
         self.references.note_new(ended.control.new_lock_files());
         // Only now may its row go: with the slot gone, no recovery asks any more how far it was digested.
         digester.ended.push(session);
+        for (&inode, &seen) in &ended.looked_at {
+            core.leases.looked(session, inode, self.directory_changes.last_change(inode) != seen);
+        }
         core.leases.end_session(session);
         self.share_out_entries(&core.sessions);
         if ending == Ending::Gone {

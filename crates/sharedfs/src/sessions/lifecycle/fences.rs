@@ -201,8 +201,8 @@ impl SharedFs {
                 continue;
             }
             let now = self.opened.elapsed();
-            if found.looked_at.remove(&inode) == Some(self.directory_changes.last_change(inode)) {
-                leases.only_looked(session, inode);
+            if let Some(seen) = found.looked_at.remove(&inode) {
+                leases.looked(session, inode, self.directory_changes.last_change(inode) != seen);
             }
             if found.untold.remove(&inode) {
                 leases.revoke_unasked(session, inode, now);
@@ -211,8 +211,8 @@ impl SharedFs {
                     Some(_) => leases.revoke_directory(session, inode, now),
                     None => leases.revoke(session, inode, now),
                 }
-                if let Some(begun) = found.turns.remove(&inode) {
-                    leases.note_turn(inode, now, found.control.operations().saturating_sub(begun));
+                if let Some(turn) = found.turns.remove(&inode).filter(|turn| turn.is_taken) {
+                    leases.note_turn(inode, now, found.control.operations().saturating_sub(turn.operations));
                 }
                 // If it lost the inode before and was not told of that yet, it knows the version of
                 // then.
