@@ -19,6 +19,7 @@ mod identity;
 mod layers;
 mod life;
 mod locks;
+mod migration;
 mod mount;
 mod mount_endings;
 mod once;

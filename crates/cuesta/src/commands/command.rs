@@ -1,7 +1,7 @@
 //! The subcommands as the command line has them, and which function executes each.
 
 use super::daemons::{serve, status, stop, trace};
-use super::files::{explain, quota};
+use super::files::{explain, migrate, quota};
 use super::programs::{doctor, mount, run, unmount};
 use super::stores::{calibrate, destroy, dsync, fsck, mkfs, scrub, tier};
 use crate::messages::failure::Failure;
@@ -36,6 +36,8 @@ pub enum Command {
     Scrub(scrub::Arguments),
     #[command(about = "Show the tiers of a store")]
     Tier(tier::Arguments),
+    #[command(about = "Move the content of files to a tier")]
+    Migrate(migrate::Arguments),
     #[command(about = "Show what users own, and limit it")]
     Quota(quota::Arguments),
     #[command(about = "Measure a medium, and how exactly it plays a slower one")]
@@ -63,6 +65,7 @@ impl Command {
             Command::Fsck(arguments) => fsck::execute(arguments),
             Command::Scrub(arguments) => scrub::execute(arguments),
             Command::Tier(arguments) => tier::execute(arguments),
+            Command::Migrate(arguments) => migrate::execute(arguments),
             Command::Quota(arguments) => quota::execute(arguments),
             Command::Calibrate(arguments) => calibrate::execute(arguments),
             Command::Explain(arguments) => explain::execute(arguments),

@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod mounted;
+pub mod tiered;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

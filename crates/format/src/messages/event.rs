@@ -1,6 +1,6 @@
 //! Events: one observable step each, the same for `cuesta trace`, the tests and the visualiser.
 
-use crate::{ArenaId, InodeNumber, LogGeneration, LogPosition, SessionId};
+use crate::{ArenaId, InodeNumber, LogGeneration, LogPosition, SessionId, TierNumber};
 use serde::{Deserialize, Serialize};
 
 /// An event and when it happened.
@@ -59,6 +59,8 @@ pub enum Step {
     FirstCalls { pid: u32 },
     /// The process hung up after so many first calls, and never attached.
     NeverAttached { pid: u32, calls: u64 },
+    /// Blocks of a file moved to a tier.
+    Migrate { inode: InodeNumber, tier: TierNumber, blocks: u64 },
     /// A log was given up at an entry that cannot be applied.
     Reject { session: SessionId, at: LogPosition, why: String },
 }

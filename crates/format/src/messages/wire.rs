@@ -6,6 +6,7 @@
 
 mod frame;
 mod lease;
+mod migration;
 mod report;
 mod scrub;
 mod status;
@@ -14,6 +15,7 @@ pub use frame::{WireError, decode, encode, frame_length};
 pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
+pub use migration::{Migrated, MigrationPlace};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 pub use status::{
@@ -33,7 +35,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 32;
+pub const PROTOCOL_VERSION: u32 = 33;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -258,6 +260,16 @@ pub enum Request {
         /// Where to begin.
         from: ScrubPlace,
     },
+    /// `cuesta migrate`, a part of it; answered [`Response::Migrated`].
+    Migrate {
+        /// A file, or a directory with all that is in it: the path below the root, without a leading slash.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+        /// Where its content is to lie.
+        tier: TierNumber,
+        /// Where to begin.
+        from: MigrationPlace,
+    },
     /// Events from `from` on, waiting up to `wait_ms` for one.
     Trace {
         /// First event number wanted.
@@ -405,6 +417,8 @@ pub enum Response {
     },
     /// To [`Request::Scrub`].
     Scrubbed(Scrubbed),
+    /// To [`Request::Migrate`].
+    Migrated(Migrated),
     /// To [`Request::Trace`].
     Events(Vec<Event>),
     /// Done, nothing to say.

@@ -1,7 +1,7 @@
 //! Commit: one transaction of the metadata store with every change of the batch and "digested up to".
 
 use super::batch::{Batch, Digester};
-use super::bitmaps::put_bitmaps;
+use super::bitmaps::{put_bitmaps, put_stamps};
 use super::log_view::LogView;
 use super::storage::Storage;
 use crate::Error;
@@ -43,6 +43,8 @@ impl Digester {
         ended: &[SessionId],
     ) -> Result<u64, Error> {
         let (view, reservation, placements, bytes) = self.parts();
+        let changed = view.nodes().iter().filter(|node| node.changed);
+        changed.for_each(|node| storage.watched.note_change(node.record.inode));
         let row = SessionRecord {
             digested: batch.to,
             log_generation: log.log_generation,
@@ -83,10 +85,7 @@ impl Digester {
         }
         remove_sessions(&mut transaction, ended)?;
         put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, reservation)?;
-        for stamps in storage.arenas.stamps() {
-            let (stamped, generation) = stamps.take_new();
-            stamped.into_iter().for_each(|arena| transaction.put_written_in(arena, generation));
-        }
+        put_stamps(&mut transaction, storage.arenas);
         let changes = storage.space.lock().windows.after(log.session, &view.claims, batch.to);
         for change in &changes {
             transaction.put_window(log.session, change.address, change.record.clone());

@@ -40,7 +40,7 @@ mod renewed;
 mod storage;
 
 pub(crate) use batch::{Batch, Digester};
-pub(crate) use bitmaps::put_bitmaps;
+pub(crate) use bitmaps::{put_bitmaps, put_stamps};
 pub(crate) use directory_changes::DirectoryChanges;
 pub(crate) use log_view::{LogView, Until};
 pub(crate) use policy::Backlog;

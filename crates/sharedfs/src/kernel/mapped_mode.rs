@@ -47,6 +47,7 @@ impl SharedFs {
             return Err(error.into());
         }
         transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
+        self.migration.watched.note_change(inode);
         // It is unknown what a commit that fails did: the file stays, and is swept away if nothing says that
         // it counts.
         transaction.commit()?;

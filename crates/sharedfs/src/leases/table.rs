@@ -229,7 +229,7 @@ impl Leases {
         self.contention.is_remembered(inode, now) && self.contention.looks_first(session, inode)
     }
 
-    /// The session stays, as a mount does: what others did with a directory says nothing of what it will do.
+    /// The session stays, as a mount does: turns of other sessions do not tell its next one.
     pub fn note_staying(&mut self, session: SessionId) {
         self.contention.note_staying(session);
     }

@@ -52,6 +52,7 @@ impl SharedFs {
             Request::Status => return Ok(Response::Status(Box::new(self.status()?))),
             Request::Explain { path } => return self.explain(path),
             Request::Scrub { from } => return self.scrub(*from),
+            Request::Migrate { path, tier, from } => return self.migrate(path, *tier, from),
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
                 return Ok(Response::Events(self.events.read(*from, ANSWER_EVENTS, wait)));
@@ -159,6 +160,7 @@ impl SharedFs {
             | Request::SetQuota { .. }
             | Request::Explain { .. }
             | Request::Scrub { .. }
+            | Request::Migrate { .. }
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop

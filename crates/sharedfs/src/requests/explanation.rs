@@ -26,7 +26,7 @@ impl SharedFs {
 /// The inode that a path below the root names; nothing is followed.
 pub(crate) fn find(snapshot: &Snapshot, path: &[u8]) -> Result<InodeNumber, Trouble> {
     let mut inode = InodeNumber::ROOT;
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+    for name in path.split(|&byte| byte == b'/').filter(|name| ![&b""[..], b"."].contains(name)) {
         let found = snapshot.lookup(inode, name)?;
         inode = found.ok_or(Trouble::Refused(Refusal::NotFound))?.inode;
     }

@@ -74,7 +74,7 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// The session is a mount's, of which `device` is a descriptor.
     fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>) -> Answer;
 
-    /// Ends a session; what its log holds is digested.
+    /// Digests the rest of a session's log, and ends the session.
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error>;
 
     /// Digests a batch of a log that is due (with `idle`: of any that holds something). Says whether there was one.

@@ -2,7 +2,7 @@
 
 use super::configuration::Options;
 use super::superblocks::Superblocks;
-use crate::background::{IdleMemory, RateLimit};
+use crate::background::{IdleMemory, Migration, RateLimit};
 use crate::damage::{Lost, ToldDamage};
 use crate::digest::{Digester, DirectoryChanges};
 use crate::kernel::{Doubt, MappedFiles, PassedFiles, StandIns};
@@ -96,6 +96,7 @@ pub struct SharedFs {
     pub(crate) counters: Counters,
     pub(crate) first_calls: FirstCalls,
     pub(crate) idle_memory: IdleMemory,
+    pub(crate) migration: Migration,
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,
     pub(crate) doubt: Doubt,

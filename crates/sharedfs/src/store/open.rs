@@ -9,7 +9,7 @@ use super::emulation;
 use super::superblocks::Superblocks;
 use super::used_blocks::load_allocator;
 use crate::Error;
-use crate::background::{IdleMemory, RateLimit};
+use crate::background::{IdleMemory, Migration, RateLimit};
 use crate::damage::{Lost, ToldDamage, is_untold};
 use crate::digest::DirectoryChanges;
 use crate::kernel::{Doubt, MappedFiles, StandIns};
@@ -144,6 +144,7 @@ impl SharedFs {
             counters: Counters::default(),
             first_calls: FirstCalls::default(),
             idle_memory: IdleMemory::default(),
+            migration: Migration::default(),
             request_times: RequestTimes::default(),
             opened: Instant::now(),
             doubt: Doubt::left_in(tier),

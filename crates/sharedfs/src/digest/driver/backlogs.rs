@@ -15,6 +15,7 @@ impl SharedFs {
             geometry: self.superblock.geometry,
             metadata: &self.metadata,
             arenas: &self.arenas,
+            watched: &self.migration.watched,
             placement: PlacementRule::of(&self.options),
             space: &self.space,
             stand_ins: &self.stand_ins,

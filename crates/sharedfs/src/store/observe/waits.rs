@@ -67,6 +67,7 @@ fn kind(request: &Request) -> usize {
         | Request::NothingInKernel
         | Request::Explain { .. }
         | Request::Scrub { .. }
+        | Request::Migrate { .. }
         | Request::Verify { .. }
         | Request::Trace { .. }
         | Request::Stop

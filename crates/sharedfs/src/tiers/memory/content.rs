@@ -322,6 +322,29 @@ impl Arenas {
         Ok(true)
     }
 
+    /// Reads whole blocks of one arena. Answers how many of the first ones hold what was written to them, as far as the store can tell.
+    pub(crate) fn read_intact(&self, address: BlockAddress, out: &mut [u8]) -> Result<usize, Error> {
+        let geometry = &self.geometry().of_tier(address.tier());
+        let mapping = match self.mapping(geometry.arena(address)) {
+            Err(Error::TierMissing(_)) => return Ok(0),
+            mapping => mapping?,
+        };
+        self.play_read(address, out.len() as u64);
+        let given = match mapping.read(geometry.arena_offset(address), out) {
+            Ok(()) => out.len(),
+            Err(AccessError::Fault(Fault { copied })) => copied,
+            Err(error) => return Err(error.into()),
+        };
+        let (blocks, _) = out[..given].as_chunks::<BLOCK>();
+        for (number, block) in blocks.iter().enumerate().filter(|_| geometry.checks_content) {
+            let at = address.plus(number as u64 * BLOCK_BYTES);
+            if kept_sum(&mapping, geometry, at)? != Some(sum_of(block)) {
+                return Ok(number);
+            }
+        }
+        Ok(blocks.len())
+    }
+
     /// Reads a block, if the medium gives it. Says whether it does.
     pub fn read_if_given(&self, address: BlockAddress, block: &mut [u8; BLOCK]) -> Result<bool, Error> {
         match self.read(address, 0, block) {

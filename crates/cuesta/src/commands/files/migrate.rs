@@ -1,0 +1,146 @@
+//! `cuesta migrate`.
+
+use crate::daemons::daemon::Daemon;
+use crate::daemons::start;
+use crate::messages::failure::Failure;
+use crate::messages::output;
+use crate::messages::size::human;
+use crate::stores::mounts;
+use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Request, Response, TierStatus};
+use cuesta_format::{BLOCK_BYTES, TierNumber};
+use serde_json::json;
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something stayed where it was.
+const STAYED: u8 = 2;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Move the content of a file, or of all files in a directory, to a tier.\n\n\
+                  Programs may read and write the files meanwhile. Files that programs map stay where they are. What is written to \
+                  the files later is placed as all content is.",
+    after_help = "\
+Examples:
+  cuesta migrate --to disk ~/files/archive            where the store is mounted at ~/files
+  cuesta migrate --to fast --store ~/store /cuesta/my.db
+  cuesta migrate --to 1 --store ~/store --json .         all that the store holds
+
+Exit status: 0 all of it lies there, 1 failed, or there is no such file or tier, 2 some of it stayed where it was."
+)]
+pub struct Arguments {
+    /// The file or directory, as a program under `cuesta run` names it, by the store's mount, or relative to the store's root
+    path: PathBuf,
+    /// The tier, by its name or number (cuesta tier list)
+    #[arg(long, value_name = "TIER")]
+    to: String,
+    /// The store's directory [default: $CUESTA_STORE, or the one on whose mount the file lies]
+    #[arg(long, value_name = "STORE")]
+    store: Option<PathBuf>,
+    /// The path under which programs find the store [default: where it is mounted, and /cuesta]
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let store = mounts::store_of(arguments.store.as_deref(), &arguments.path)?;
+    let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
+    start::ensure(&store)?;
+    let mut daemon = Daemon::expect(&store)?;
+    let tier = tier_named(&mut daemon, &arguments.to)?;
+    let path = inner.as_os_str().as_bytes().to_vec();
+    let all = move_all(&mut daemon, &path, tier, &arguments.path)?;
+    output::print(&if arguments.json { as_json(&all) } else { as_text(&all, &arguments.to) })?;
+    Ok(if is_whole(&all) { ExitCode::SUCCESS } else { ExitCode::from(STAYED) })
+}
+
+/// The tier with that name or number.
+fn tier_named(daemon: &mut Daemon, name: &str) -> Result<TierNumber, Failure> {
+    let tiers = match daemon.ask(&Request::Status)? {
+        Response::Status(status) => status.tiers,
+        other => return Err(daemon.unexpected(&other)),
+    };
+    let is_it = |tier: &&TierStatus| tier.name == name || tier.number.to_string() == name;
+    match tiers.iter().find(is_it) {
+        Some(tier) => Ok(tier.number),
+        None => {
+            let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
+            let why = format!("{name}: the store has no such tier; it has {}", names.join(", "));
+            Err(Failure::new(why))
+        }
+    }
+}
+
+fn move_all(daemon: &mut Daemon, inner: &[u8], tier: TierNumber, shown: &Path) -> Result<Migrated, Failure> {
+    let (mut all, mut from) = (Migrated::default(), Some(MigrationPlace::default()));
+    let is_watched = io::stderr().is_terminal();
+    while let Some(place) = from.take() {
+        match daemon.ask(&Request::Migrate { path: inner.to_vec(), tier, from: place })? {
+            Response::Migrated(part) => {
+                from = part.next;
+                all.files += part.files;
+                all.blocks += part.blocks;
+                all.blocks_stayed += part.blocks_stayed;
+                all.files_pinned += part.files_pinned;
+                all.files_busy += part.files_busy;
+                all.is_full |= part.is_full;
+            }
+            Response::Failed(Refusal::NotFound) => {
+                return Err(Failure::on(shown, "no such file in the store"));
+            }
+            other => return Err(daemon.unexpected(&other)),
+        }
+        if is_watched {
+            let moved = human(all.blocks * BLOCK_BYTES);
+            output::complain(&format!("\r{} files looked at, {moved} moved ", all.files));
+        }
+    }
+    if is_watched {
+        output::complain("\r\x1b[K");
+    }
+    Ok(all)
+}
+
+fn is_whole(all: &Migrated) -> bool {
+    !all.is_full && all.files_pinned + all.files_busy + all.blocks_stayed == 0
+}
+
+fn as_json(all: &Migrated) -> String {
+    let value = json!({
+        "files": all.files,
+        "bytes_moved": all.blocks * BLOCK_BYTES,
+        "bytes_stayed": all.blocks_stayed * BLOCK_BYTES,
+        "files_pinned": all.files_pinned,
+        "files_busy": all.files_busy,
+        "is_full": all.is_full,
+    });
+    value.to_string() + "\n"
+}
+
+fn as_text(all: &Migrated, tier: &str) -> String {
+    let mut text = format!(
+        "{} file{}, {} moved to {tier}\n",
+        all.files,
+        if all.files == 1 { "" } else { "s" },
+        human(all.blocks * BLOCK_BYTES)
+    );
+    if all.is_full {
+        text += "  it is full: the rest stayed where it is\n";
+    }
+    if all.files_pinned > 0 {
+        text += &format!("  {} stayed, because programs map them\n", all.files_pinned);
+    }
+    if all.files_busy > 0 {
+        text += &format!("  {} stayed in part, because programs changed them all the time\n", all.files_busy);
+    }
+    if all.blocks_stayed > 0 {
+        let stayed = human(all.blocks_stayed * BLOCK_BYTES);
+        text += &format!("  {stayed} stayed, because they cannot be read (cuesta scrub)\n");
+    }
+    text
+}

@@ -1,0 +1,208 @@
+//! Content moves between tiers while programs go on, and none of it is lost.
+
+use crate::common::tiered::Tiered;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+/// Files of many sizes in a tree, and how to look whether all of it is there.
+const TREE: &str = "
+def data(n):
+    return random.Random(n).randbytes(n * n * 1000 % 700_001 + n)
+def name(n):
+    return f'/cuesta/tree/{n % 3}/{n % 5}/{n}'
+def make():
+    for n in range(40):
+        os.makedirs(os.path.dirname(name(n)), exist_ok=True)
+        with open(name(n), 'wb') as file:
+            file.write(data(n))
+            os.fsync(file.fileno())
+def check():
+    for n in range(40):
+        assert open(name(n), 'rb').read() == data(n), n
+";
+
+/// Bytes of the blocks that the tree takes.
+fn bytes_of_tree() -> u64 {
+    (0..40_u64).map(|n| (n * n * 1000 % 700_001 + n).div_ceil(4096) * 4096).sum()
+}
+
+impl Tiered {
+    /// Moves what lies below a path, and answers what the command told.
+    #[track_caller]
+    fn migrated(&self, path: &str, to: &str) -> serde_json::Value {
+        let ended = self.place.cuesta(&["migrate", "--store", "store", "--json", "--to", to, path]);
+        assert!(ended.errors().is_empty(), "{}", ended.errors());
+        serde_json::from_str(&ended.text()).unwrap()
+    }
+
+    /// A program that says when it has come to its `input()`, and goes on when it is told to.
+    fn begin(&self, script: &str) -> Paused {
+        let script = format!("import errno, os, random\n{TREE}{script}");
+        let mut child = self
+            .place
+            .command(&["run", "--store", "store", "--", "python3", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let told = BufReader::new(child.stdout.take().unwrap());
+        let mut paused = Paused { child, told };
+        paused.wait_for("there");
+        paused
+    }
+
+    #[track_caller]
+    fn assert_sound(&self) {
+        self.stop();
+        let checked = self.place.cuesta(&["fsck", "store"]);
+        assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
+    }
+}
+
+struct Paused {
+    child: Child,
+    told: BufReader<std::process::ChildStdout>,
+}
+
+impl Paused {
+    #[track_caller]
+    fn wait_for(&mut self, word: &str) {
+        let mut line = String::new();
+        self.told.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), word);
+    }
+
+    #[track_caller]
+    fn go_on(mut self) {
+        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_tree_moves_down_and_up_while_a_program_has_it_open() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    tiered.ran(&format!("{TREE}make()"));
+    assert_eq!(tiered.used(), [bytes_of_tree(), 0]);
+    // It knows where the content lies before it moves.
+    let reader = tiered.begin(
+        "
+check()
+files = [open(name(n), 'rb') for n in range(40)]
+print('there', flush=True)
+input()
+assert all(os.pread(file.fileno(), 1 << 20, 0) == data(n) for n, file in enumerate(files))
+check()",
+    );
+    let told = tiered.migrated("/cuesta/tree", "disk");
+    assert_eq!((&told["files"], &told["bytes_moved"]), (&40.into(), &bytes_of_tree().into()));
+    assert_eq!(tiered.used(), [0, bytes_of_tree()]);
+    reader.go_on();
+    // The fast tier's blocks are free again: others may have them.
+    tiered.ran("open('/cuesta/other', 'wb').write(b'x' * (20 << 20))");
+    tiered.ran(&format!("{TREE}check()"));
+    let one = "/cuesta/tree/1/2/7";
+    assert_eq!(tiered.migrated(one, "fast")["files"], 1);
+    assert_eq!(tiered.migrated("/cuesta", "0")["files"], 41);
+    assert_eq!(tiered.migrated("/cuesta", "0")["bytes_moved"], 0, "it lies there already");
+    tiered.ran(&format!("{TREE}check()"));
+    assert_eq!(tiered.used()[1], 0);
+    tiered.assert_sound();
+}
+
+#[test]
+fn what_a_program_writes_while_its_file_moves_is_not_lost() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    let writer = "
+import threading
+held = bytearray(4 << 20)
+file = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+os.pwrite(file, held, 0)
+os.fsync(file)
+print('there', flush=True)
+done = threading.Event()
+threading.Thread(target=lambda: (input(), done.set())).start()
+r, rounds = random.Random(1), 0
+while not done.is_set() or rounds < 500:
+    rounds += 1
+    # In place, as the committed blocks are overwritten.
+    at = r.randrange(len(held) - 20_000)
+    part = r.randbytes(r.choice([10, 4096, 20_000]))
+    held[at:at + len(part)] = part
+    os.pwrite(file, part, at)
+    if rounds % 7 == 0:
+        os.fsync(file)
+        assert os.pread(file, len(held), 0) == held, rounds
+os.fsync(file)
+open('/cuesta/copy', 'wb').write(held)";
+    let writer = tiered.begin(writer);
+    let mut moved = 0;
+    for round in 0..40 {
+        let told = tiered.migrated("/cuesta/file", if round % 2 == 0 { "disk" } else { "fast" });
+        moved += told["bytes_moved"].as_u64().unwrap();
+    }
+    assert!(moved > 0, "the writer never let a part of it move");
+    writer.go_on();
+    tiered.ran("assert open('/cuesta/file', 'rb').read() == open('/cuesta/copy', 'rb').read()");
+    tiered.assert_sound();
+}
+
+#[test]
+fn a_file_that_a_program_maps_stays() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    tiered.ran(&format!("{TREE}make()"));
+    let mapper = tiered.begin(
+        "
+import mmap
+with open(name(30), 'r+b') as file:
+    memory = mmap.mmap(file.fileno(), 0)
+print('there', flush=True)
+input()
+assert memory[:] == data(30)",
+    );
+    let ended = tiered.place.cuesta(&["migrate", "--store", "store", "--to", "disk", "/cuesta/tree"]);
+    assert_eq!(ended.status(), 2, "{}", ended.errors());
+    assert!(ended.text().contains("1 stayed, because programs map them"), "{}", ended.text());
+    mapper.go_on();
+    tiered.ran(&format!("{TREE}check()"));
+    assert_eq!(tiered.migrated("/cuesta/tree", "disk")["files_pinned"], 0);
+    tiered.ran(&format!("{TREE}check()"));
+    tiered.assert_sound();
+}
+
+#[test]
+fn a_tier_that_is_full_takes_a_part_and_says_so() {
+    let (tiered, _) = Tiered::over(&[("disk", "tier", "16M")], "64M");
+    tiered.ran(
+        "
+for n in range(40):
+    with open(f'/cuesta/{n}', 'wb') as file:
+        file.write(random.Random(n).randbytes(1 << 20))
+        os.fsync(file.fileno())",
+    );
+    let ended = tiered.place.cuesta(&["migrate", "--store", "store", "--to", "disk", "/cuesta"]);
+    assert_eq!(ended.status(), 2, "{}", ended.errors());
+    assert!(ended.text().contains("it is full"), "{}", ended.text());
+    tiered.ran(
+        "
+for n in range(40):
+    assert open(f'/cuesta/{n}', 'rb').read() == random.Random(n).randbytes(1 << 20)",
+    );
+    let used = tiered.used();
+    assert!(used[1] > 8 << 20 && used[0] + used[1] == 40 << 20, "{used:?}");
+    tiered.assert_sound();
+}
+
+#[test]
+fn unknown_tiers_and_files_are_told() {
+    let tiered = Tiered::new();
+    for (to, path, why) in [
+        ("tape", "/cuesta", "tape: the store has no such tier; it has fast, disk"),
+        ("disk", "/cuesta/nothing", "no such file in the store"),
+    ] {
+        let ended = tiered.place.cuesta(&["migrate", "--store", "store", "--to", to, path]);
+        assert!(ended.status() == 1 && ended.errors().contains(why), "{}", ended.errors());
+    }
+    assert!(Path::new(&tiered.disk.path().join("tier")).is_dir());
+}

@@ -1,0 +1,34 @@
+//! Migration: content of files moves from one tier to another, while programs go on (Ziggurat, §5).
+//!
+//! | file | idea |
+//! |---|---|
+//! | `part` | which blocks of a file move together |
+//! | `copying` | copies them to new blocks of another tier, and flushes these |
+//! | `moving` | one transaction makes the copies the file's blocks |
+//! | `watched` | a digest may change the file meanwhile |
+//! | `walk` | the files below a directory, one after the other |
+//! | `answer` | what `cuesta migrate` asks |
+//!
+//! The copy holds no lock and no lease, so programs read and write the file meanwhile. Before the transaction the mover takes the
+//! file's lease: the sessions that had it are fenced, and so none of them knows an address any more. If a digest changed the file since
+//! the copy began, the copy is thrown away.
+//!
+//! A crash before the transaction leaves the file as it was, for the new blocks are free again. A crash behind it finds the file moved.
+
+mod answer;
+mod copying;
+mod moving;
+mod part;
+mod walk;
+mod watched;
+
+use parking_lot::Mutex;
+pub(crate) use watched::Watched;
+
+/// What the migration of a store remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Migration {
+    /// Held while one part of a file moves: one part does so at a time.
+    one: Mutex<()>,
+    pub(crate) watched: Watched,
+}

@@ -1,0 +1,170 @@
+//! Moves a part of a file: copies it, takes the file's lease, and commits.
+
+use super::copying::{Copied, Copies};
+use super::part::Part;
+use crate::digest::{put_bitmaps, put_stamps};
+use crate::metadata::ExtentWrite;
+use crate::requests::{Ahead, Trouble};
+use crate::tiers::{Reservation, runs_of};
+use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
+use cuesta_format::wire::LeaseMode;
+use cuesta_format::{Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, TierNumber};
+
+/// So often a part is copied anew because the file changed meanwhile.
+const TRIES_MAX: usize = 4;
+
+/// What became of a part of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moved {
+    /// Blocks that moved.
+    pub(super) blocks: u64,
+    /// Blocks that stay because they are damaged, or of a missing tier.
+    pub(super) blocks_stayed: u64,
+    /// Programs map the file: it stays.
+    pub(super) is_pinned: bool,
+    /// Programs changed it all the time.
+    pub(super) is_busy: bool,
+    /// The tier has no room for the rest.
+    pub(super) is_full: bool,
+    /// Where the next part begins; `None`: there is none.
+    pub(super) next: Option<u64>,
+}
+
+impl SharedFs {
+    /// Moves the next part of a file, from a block on, to a tier.
+    pub(super) fn move_part(&self, inode: InodeNumber, block: u64, to: TierNumber) -> Result<Moved, Trouble> {
+        let _one = self.migration.one.lock();
+        let mut moved = Moved::default();
+        for _ in 0..TRIES_MAX {
+            self.migration.watched.begin(inode);
+            let outcome = self.try_move(inode, block, to, &mut moved);
+            self.migration.watched.end();
+            if outcome? {
+                return Ok(moved);
+            }
+        }
+        Ok(Moved { is_busy: true, ..moved })
+    }
+
+    /// Says whether it is done with the part: `false` if the file changed meanwhile.
+    fn try_move(
+        &self,
+        inode: InodeNumber,
+        block: u64,
+        to: TierNumber,
+        moved: &mut Moved,
+    ) -> Result<bool, Trouble> {
+        *moved = Moved::default();
+        let snapshot = self.metadata.read()?;
+        let Some(stored) = snapshot.inode(inode)? else { return Ok(true) };
+        if stored.record.kind() != FileKind::File || self.lost.size_of(inode).is_some() {
+            return Ok(true);
+        }
+        if stored.record.mapped {
+            moved.is_pinned = true;
+            return Ok(true);
+        }
+        let part = Part::plan(&snapshot, &self.geometry(), inode, block, to)?;
+        drop(snapshot);
+        moved.next = part.next;
+        if part.extents.is_empty() {
+            return Ok(true);
+        }
+        let mut copies = self.copy_part(&part, to)?;
+        (moved.blocks_stayed, moved.is_full) = (copies.damaged, copies.is_full);
+        if copies.runs.is_empty() {
+            self.space.lock().allocator.abandon(&mut copies.reservation);
+            return Ok(true);
+        }
+        let committed = self.commit_copies(inode, &mut copies);
+        if !matches!(committed, Ok(true)) {
+            self.space.lock().allocator.abandon(&mut copies.reservation);
+        }
+        if !committed? {
+            return Ok(false);
+        }
+        moved.blocks = copies.blocks();
+        self.events.record(Step::Migrate { inode, tier: to, blocks: moved.blocks });
+        Ok(true)
+    }
+
+    /// Makes the copies the file's blocks, if it has not changed meanwhile. Says whether it had not.
+    fn commit_copies(&self, inode: InodeNumber, copies: &mut Copies) -> Result<bool, Trouble> {
+        // With the lease no session knows an address of the file, and no log says anything of it.
+        self.lease(SessionId::NOBODY, inode, LeaseMode::Write, &Ahead::none())?;
+        let no_digest = self.digester.lock();
+        let is_held = self.core.lock().leases.held(SessionId::NOBODY, inode) == Some(LeaseMode::Write);
+        let committed = match is_held && self.migration.watched.is_unchanged(inode) {
+            true => self.commit_unchanged(inode, copies),
+            false => Ok(false),
+        };
+        drop(no_digest);
+        self.core.lock().leases.revoke_along(SessionId::NOBODY, inode);
+        Ok(committed?)
+    }
+
+    fn commit_unchanged(&self, inode: InodeNumber, copies: &mut Copies) -> Result<bool, Error> {
+        let mut transaction = self.metadata.begin()?;
+        let is_file = |record: InodeRecord| record.kind() == FileKind::File && !record.mapped;
+        if !transaction.inode(inode)?.is_some_and(|stored| is_file(stored.record)) {
+            return Ok(false);
+        }
+        for copied in &copies.runs {
+            let blocks = copied.from.file_block..copied.from.end_block();
+            if !lie_as_copied(&transaction.extents(inode, blocks)?, &copied.from) {
+                return Ok(false);
+            }
+        }
+        let mut settled = copies.settled(&self.geometry());
+        let writes: Vec<ExtentWrite<'_>> = copies.runs.iter().map(Copied::write).collect();
+        for freed in transaction.write_all_extents(inode, &writes)? {
+            runs_of(&self.geometry(), &freed).for_each(|run| settled.free(run));
+        }
+        put_bitmaps(&mut transaction, &mut self.space.lock().allocator, &settled)?;
+        put_stamps(&mut transaction, &self.arenas);
+        let committed = transaction.commit();
+        let mut space = self.space.lock();
+        if let Err(error) = committed {
+            space.allocator.unstage(&settled);
+            return Err(error.into());
+        }
+        copies.reservation = Reservation::default();
+        // No session has read them since the lease was taken.
+        space.allocator.committed(&mut settled, SessionId::NOBODY, LogPosition(0));
+        space.allocator.end_session(SessionId::NOBODY);
+        Ok(true)
+    }
+}
+
+/// Whether these extents of a file say that its blocks lie where they were copied from.
+fn lie_as_copied(extents: &[Extent], from: &Extent) -> bool {
+    (from.file_block..from.end_block()).all(|block| {
+        let behind = extents.partition_point(|extent| extent.end_block() <= block);
+        extents.get(behind).is_some_and(|extent| {
+            extent.file_block <= block && extent.address_of(block) == from.address_of(block)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::{BLOCK_BYTES, BlockAddress};
+
+    #[test]
+    fn a_file_lies_as_copied_if_each_block_does() {
+        let extent = |file_block, blocks, at: u64| Extent {
+            file_block,
+            blocks,
+            address: BlockAddress(at * BLOCK_BYTES),
+        };
+        let from = extent(10, 4, 100);
+        assert!(lie_as_copied(&[extent(8, 10, 98)], &from));
+        assert!(lie_as_copied(&[extent(10, 2, 100), extent(12, 9, 102)], &from));
+        assert!(!lie_as_copied(&[extent(10, 2, 100), extent(12, 9, 302)], &from), "a part lies elsewhere");
+        assert!(!lie_as_copied(&[extent(10, 3, 100)], &from), "the last block is gone");
+        assert!(!lie_as_copied(&[extent(11, 3, 101)], &from), "the first block is gone");
+        assert!(!lie_as_copied(&[], &from));
+    }
+}

@@ -1,0 +1,57 @@
+//! Which blocks of a file move together: those of a piece of it that lie on another tier.
+
+use crate::metadata::{MetadataError, Snapshot};
+use crate::tiers::split_at_arenas;
+use cuesta_format::{BLOCK_BYTES, Extent, Geometry, InodeNumber, TierNumber};
+use std::ops::Range;
+
+/// A piece of a file is so long: what a disk writes in one go, and a program's wait for the transaction stays short.
+const PART_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
+
+/// Blocks of a file that move together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) inode: InodeNumber,
+    /// In file order, each in one arena.
+    pub(super) extents: Vec<Extent>,
+    /// Where the next part of the file begins; `None`: this one is the last.
+    pub(super) next: Option<u64>,
+}
+
+impl Part {
+    /// The blocks of the file's next piece from `block` on that do not lie on the tier `to`. There may be none.
+    pub(super) fn plan(
+        snapshot: &Snapshot,
+        geometry: &Geometry,
+        inode: InodeNumber,
+        block: u64,
+        to: TierNumber,
+    ) -> Result<Part, MetadataError> {
+        let piece = block..block.saturating_add(PART_BLOCKS);
+        let extents = snapshot.extents(inode, piece.clone())?;
+        let next = match extents.is_empty() {
+            false => Some(piece.end),
+            // A hole of any size, or the end.
+            true => snapshot.extents(inode, piece.end..u64::MAX)?.first().map(|behind| behind.file_block),
+        };
+        let elsewhere = extents.iter().filter(|extent| extent.address.tier() != to);
+        let extents = elsewhere.filter_map(|extent| inside(extent, &piece));
+        let extents = extents.flat_map(|extent| split_at_arenas(geometry, &extent)).collect();
+        Ok(Part { inode, extents, next })
+    }
+
+    /// How many blocks there are.
+    pub(super) fn blocks(&self) -> u64 {
+        self.extents.iter().map(|extent| u64::from(extent.blocks)).sum()
+    }
+}
+
+/// The part of an extent that lies in a range of the file's blocks.
+fn inside(extent: &Extent, blocks: &Range<u64>) -> Option<Extent> {
+    let (start, end) = (extent.file_block.max(blocks.start), extent.end_block().min(blocks.end));
+    (start < end).then(|| Extent {
+        file_block: start,
+        blocks: (end - start) as u32,
+        address: extent.address_of(start),
+    })
+}
