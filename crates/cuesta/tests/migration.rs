@@ -4,6 +4,7 @@ use crate::common::tiered::Tiered;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 /// Files of many sizes in a tree, and how to look whether all of it is there.
 const TREE: &str = "
@@ -145,6 +146,60 @@ open('/cuesta/copy', 'wb').write(held)";
     assert!(moved > 0, "the writer never let a part of it move");
     writer.go_on();
     tiered.ran("assert open('/cuesta/file', 'rb').read() == open('/cuesta/copy', 'rb').read()");
+    tiered.assert_sound();
+}
+
+#[test]
+fn cold_content_moves_down_by_itself_until_the_fast_tier_has_room() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    let configuration = tiered.place.path("store/cuesta.toml");
+    let text = std::fs::read_to_string(&configuration).unwrap();
+    std::fs::write(&configuration, format!("cold_seconds = 2\n{text}")).unwrap();
+    let write = |first: u32, count: u32| {
+        format!(
+            "
+for n in range({first}, {first} + {count}):
+    with open(f'/cuesta/{{n}}', 'wb') as file:
+        file.write(random.Random(n).randbytes(600_000))
+        os.fsync(file.fileno())
+"
+        )
+    };
+    // A program keeps the first one open for all that time.
+    tiered.ran(&write(0, 75));
+    let reader = tiered.begin(
+        "
+file = open('/cuesta/0', 'rb')
+assert file.read(1000) == random.Random(0).randbytes(600_000)[:1000]
+print('there', flush=True)
+input()
+file.seek(0)
+assert file.read() == random.Random(0).randbytes(600_000)",
+    );
+    let until = Instant::now() + Duration::from_secs(60);
+    let used = loop {
+        let used = tiered.used();
+        if used[0] <= 33 << 20 || Instant::now() > until {
+            break used;
+        }
+    };
+    let all = 75 * 600_000_u64.next_multiple_of(4096);
+    assert!(used[0] <= 33 << 20 && used[0] + used[1] == all, "{used:?}");
+    // Not more than that: the rest has its place in the fast tier.
+    assert!(used[0] > 20 << 20, "{used:?}");
+    let demoted = tiered.status()["blocks_demoted"].as_u64().unwrap();
+    assert!(demoted > 0 && demoted * 4096 <= tiered.used()[1], "{demoted}");
+    reader.go_on();
+    let explained = |name: &str| {
+        let told = tiered.place.cuesta(&["explain", "--store", "store", "--json", name]).text();
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()["extents"][0]["tier"].clone()
+    };
+    assert_eq!((explained("0"), explained("74")), ("disk".into(), "fast".into()), "the oldest went first");
+    tiered.ran(
+        "
+for n in range(75):
+    assert open(f'/cuesta/{n}', 'rb').read() == random.Random(n).randbytes(600_000)",
+    );
     tiered.assert_sound();
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Contention {
     inodes: HashMap<InodeNumber, Contended>,
     /// The directories that each session lost, the last one at the end.
     lost: HashMap<SessionId, VecDeque<Lost>>,
-    /// Sessions that stay, as a mount does. What programs that come and go do with a directory says nothing of them, nor they of those.
+    /// Sessions that stay, as a mount does. Turns of programs that come and go do not tell their next ones, nor theirs those.
     staying: HashSet<SessionId>,
     /// Sessions that wait for an inode, in the order in which they began to. Threads of one may wait for several.
     waiting: VecDeque<(SessionId, InodeNumber)>,
@@ -91,7 +91,7 @@ impl Contention {
         self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode)
     }
 
-    /// What is known of the inode, if what the session does there tells of sessions that come new to it.
+    /// The entry of the inode, if a turn of the session tells of sessions that come new to it.
     fn told_by(&mut self, session: SessionId, inode: InodeNumber) -> Option<&mut Contended> {
         let is_new = self.known(session, inode).is_none_or(|one| one.looks_first == 0);
         self.inodes.get_mut(&inode).filter(|_| is_new && !self.staying.contains(&session))

@@ -106,6 +106,7 @@ impl SharedFs {
             totals,
             healed: self.metadata.healed(),
             tiers,
+            blocks_demoted: self.counters.blocks_demoted.load(Ordering::Relaxed),
             predictors: self
                 .counters
                 .predictions(core.sessions.values().map(|found| found.control.predictions())),

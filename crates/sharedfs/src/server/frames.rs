@@ -30,7 +30,7 @@ pub enum FrameError {
     /// It closed it, or the connection broke, inside a frame.
     #[error("connection broken: {0}")]
     Broken(Errno),
-    /// What came, or should go, is no message.
+    /// The bytes are no message.
     #[error(transparent)]
     Malformed(#[from] WireError),
     /// More descriptors than a message may carry.

@@ -6,7 +6,7 @@ use super::listener::Listener;
 use super::preparer::Preparer;
 use super::service::Service;
 use super::stopping::{StopReason, StopSender};
-use super::tier_writer::TierWriter;
+use super::tier_threads::TierThreads;
 use super::writer::Writer;
 use crate::server::accept;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Server<S: Service> {
     digester: Digester,
     preparer: Preparer,
     writer: Writer,
-    tier_writer: TierWriter,
+    tier_threads: TierThreads,
     acceptors: Arc<Acceptors>,
     stop: Receiver<StopReason>,
     stop_sender: StopSender,
@@ -39,7 +39,7 @@ impl<S: Service> Server<S> {
         let (stop_sender, stop) = mpsc::channel();
         let preparer = Preparer::start(Arc::clone(&service))?;
         let writer = Writer::start(Arc::clone(&service), stop_sender.clone())?;
-        let tier_writer = TierWriter::start(&service)?;
+        let tier_threads = TierThreads::start(&service)?;
         let (prepares, writes) = (preparer.handle(), writer.handle());
         let digester = Digester::start(Arc::clone(&service), prepares, writes, stop_sender.clone())?;
         for (session, process) in service.awaited() {
@@ -58,7 +58,7 @@ impl<S: Service> Server<S> {
             digester,
             preparer,
             writer,
-            tier_writer,
+            tier_threads,
             acceptors,
             stop,
             stop_sender,
@@ -82,7 +82,7 @@ impl<S: Service> Server<S> {
         self.preparer.stop();
         self.digester.stop();
         self.writer.stop();
-        self.tier_writer.stop(self.service.as_ref());
+        self.tier_threads.stop(self.service.as_ref());
         if let Err(error) = self.service.stop() {
             tracing::error!(%error, "not everything was digested: the next start will");
         }

@@ -18,7 +18,7 @@
 //! | `listener`, `accept` | the socket, and the threads that accept connections |
 //! | `connection`, `frames` | one client: its messages and their answers |
 //! | `nearness` | which processors clients and their connections share |
-//! | `digester`, `preparer`, `writer`, `tier_writer` | the threads that digest, prepare and write |
+//! | `digester`, `preparer`, `writer`, `tier_threads` | the threads that digest, prepare, write and migrate |
 //! | `service` | the core's part |
 //! | `lock` | one daemon for each store |
 //! | `stopping` | why the daemon stops |
@@ -36,7 +36,7 @@ mod service;
 mod stopping;
 #[cfg(test)]
 mod tests;
-mod tier_writer;
+mod tier_threads;
 mod writer;
 
 pub use lifetime::Server;

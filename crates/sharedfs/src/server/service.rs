@@ -100,6 +100,15 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// The daemon stops: [`Service::write_back_tiers`] returns.
     fn stop_writing_back(&self);
 
+    /// Whether [`Service::migrate_some`] has something to do.
+    fn migrates(&self) -> bool;
+
+    /// Moves some cold content down if a tier is too full, and waits until more is to move. Says whether to call again.
+    fn migrate_some(&self) -> bool;
+
+    /// The daemon stops: [`Service::migrate_some`] returns.
+    fn stop_migrating(&self);
+
     /// Does one thing that can wait until the daemon is idle. Says whether there was one.
     fn tidy(&self) -> Result<bool, Error>;
 
@@ -212,6 +221,18 @@ impl Service for SharedFs {
 
     fn stop_writing_back(&self) {
         SharedFs::stop_writing_back(self);
+    }
+
+    fn migrates(&self) -> bool {
+        SharedFs::migrates(self)
+    }
+
+    fn migrate_some(&self) -> bool {
+        SharedFs::migrate_some(self)
+    }
+
+    fn stop_migrating(&self) {
+        SharedFs::stop_migrating(self);
     }
 
     fn tidy(&self) -> Result<bool, Error> {

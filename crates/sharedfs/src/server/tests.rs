@@ -174,6 +174,16 @@ impl Service for Fake {
 
     fn stop_writing_back(&self) {}
 
+    fn migrates(&self) -> bool {
+        false
+    }
+
+    fn migrate_some(&self) -> bool {
+        false
+    }
+
+    fn stop_migrating(&self) {}
+
     fn tidy(&self) -> Result<bool, Error> {
         let left = |left: u64| left.checked_sub(1);
         Ok(self.untidy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok())

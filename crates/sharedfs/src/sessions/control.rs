@@ -237,6 +237,14 @@ impl Control {
         word!(self.client, atomic_u64, ClientPage.operations).load(Ordering::Relaxed)
     }
 
+    /// Bytes that the session says it has read and written.
+    #[must_use]
+    pub fn bytes_moved(&self) -> (u64, u64) {
+        let read = word!(self.client, atomic_u64, ClientPage.bytes_read).load(Ordering::Relaxed);
+        let written = word!(self.client, atomic_u64, ClientPage.bytes_written).load(Ordering::Relaxed);
+        (read, written)
+    }
+
     /// How often the session says that its predictors were right and wrong.
     #[must_use]
     pub fn predictions(&self) -> [u64; 4] {

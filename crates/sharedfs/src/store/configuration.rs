@@ -75,6 +75,12 @@ pub struct Options {
     pub nearly_full_percent: u8,
     /// Below a store in memory, how long content of a lower tier waits for its disk, in milliseconds.
     pub tier_write_back_ms: u32,
+    /// By which rule content moves to lower tiers by itself.
+    pub migration: MigrationRule,
+    /// Content that was changed in so many last seconds does not move down, unless a tier is full.
+    pub cold_seconds: u32,
+    /// Most content that moves by itself, in 10⁶ bytes a second; 0: no limit.
+    pub migration_mb_per_second: u32,
     /// Limits of one other user.
     pub users: UserLimits,
     /// The tiers below the fast one, by what people call them.
@@ -158,6 +164,25 @@ pub enum Ship {
     Random,
 }
 
+/// By which rule content moves to lower tiers by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MigrationRule {
+    /// Content that was changed longest ago moves if a tier is too full.
+    #[default]
+    Ziggurat,
+    /// None does.
+    Off,
+}
+
+impl MigrationRule {
+    /// Whether content moves by itself.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self != MigrationRule::Off
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -184,6 +209,9 @@ impl Default for Options {
             large_run_bytes: 1 << 20,
             nearly_full_percent: 90,
             tier_write_back_ms: 1000,
+            migration: MigrationRule::Ziggurat,
+            cold_seconds: 30,
+            migration_mb_per_second: 0,
             users: UserLimits::default(),
             tier: BTreeMap::new(),
         }
@@ -239,6 +267,9 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
         large_run_bytes,
         nearly_full_percent,
         tier_write_back_ms,
+        migration: _,
+        cold_seconds,
+        migration_mb_per_second,
         users: UserLimits { connections, open_files, message_bytes, message_seconds },
         tier: _,
     } = Options::default();
@@ -326,6 +357,12 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
          # Below a store in memory no program waits for lower tiers. The daemon flushes them to their disks so many milliseconds\n\
          # after they were written, and learns when a disk fails.\n\
          # tier_write_back_ms = {tier_write_back_ms}\n\
+         \n\
+         # When content moves to a lower tier by itself: \"ziggurat\", if a tier is too full, the files that were changed longest\n\
+         # ago, but not those that were changed in the last cold_seconds; \"off\", never. migration_mb_per_second limits it (0: no limit).\n\
+         # migration = \"ziggurat\"\n\
+         # cold_seconds = {cold_seconds}\n\
+         # migration_mb_per_second = {migration_mb_per_second}\n\
          \n\
          # How much of the daemon a user that is neither the store's own nor root may have: processes served at once, open\n\
          # files, bytes of messages on their way, and how many seconds a message may be on its way. All of them together may\n\
@@ -452,7 +489,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 27);
+        assert_eq!(uncommented.lines().count(), 30);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

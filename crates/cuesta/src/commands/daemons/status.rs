@@ -196,6 +196,10 @@ fn inside(status: &Status) -> String {
         status.fences,
     );
     text += &predictors(status);
+    if status.blocks_demoted > 0 {
+        let moved = human(status.blocks_demoted * BLOCK_BYTES);
+        text += &format!("  moved {moved} of cold content to lower tiers\n");
+    }
     if status.shipped > 0 {
         let shared = format!("{} files and directories", status.shipped);
         text += &format!(

@@ -98,6 +98,8 @@ pub struct Status {
     pub tiers: Vec<TierStatus>,
     /// How often predictions of writes were right, where the store has several tiers.
     pub predictors: PredictorStatus,
+    /// Blocks that moved to a lower tier by themselves since start.
+    pub blocks_demoted: u64,
 }
 
 /// How often the predictors that steer writes were right since start.

@@ -1,5 +1,6 @@
 //! Answers `cuesta migrate`: some parts of files each time, and where to go on.
 
+use super::part::Which;
 use super::walk::file_behind;
 use crate::SharedFs;
 use crate::requests::{Trouble, find, invalid};
@@ -41,7 +42,7 @@ impl SharedFs {
                 place = MigrationPlace { path, block: 0 };
             }
             all.files += u64::from(place.block == 0);
-            let moved = self.move_part(inode, place.block, tier)?;
+            let moved = self.move_part(inode, place.block, Which::Elsewhere, tier)?;
             settle();
             all.blocks += moved.blocks;
             all.blocks_stayed += moved.blocks_stayed;

@@ -159,7 +159,7 @@ impl Copies {
         self.runs.push(Copied { from, to });
     }
 
-    /// What the transaction takes: the blocks of the copies. The others that were reserved are free again.
+    /// The reservation of the transaction: the blocks of the copies. The others that were reserved are free again.
     pub(super) fn settled(&self, geometry: &Geometry) -> Reservation {
         let mut settled = Reservation::default();
         settled.taken.extend(self.runs.iter().flat_map(|copied| runs_of(geometry, &copied.to)));

@@ -1,7 +1,7 @@
 //! Moves a part of a file: copies it, takes the file's lease, and commits.
 
 use super::copying::{Copied, Copies};
-use super::part::Part;
+use super::part::{Part, Which};
 use crate::digest::{put_bitmaps, put_stamps};
 use crate::metadata::ExtentWrite;
 use crate::requests::{Ahead, Trouble};
@@ -33,12 +33,18 @@ pub(super) struct Moved {
 
 impl SharedFs {
     /// Moves the next part of a file, from a block on, to a tier.
-    pub(super) fn move_part(&self, inode: InodeNumber, block: u64, to: TierNumber) -> Result<Moved, Trouble> {
+    pub(super) fn move_part(
+        &self,
+        inode: InodeNumber,
+        block: u64,
+        which: Which,
+        to: TierNumber,
+    ) -> Result<Moved, Trouble> {
         let _one = self.migration.one.lock();
         let mut moved = Moved::default();
         for _ in 0..TRIES_MAX {
             self.migration.watched.begin(inode);
-            let outcome = self.try_move(inode, block, to, &mut moved);
+            let outcome = self.try_move(inode, block, (which, to), &mut moved);
             self.migration.watched.end();
             if outcome? {
                 return Ok(moved);
@@ -52,7 +58,7 @@ impl SharedFs {
         &self,
         inode: InodeNumber,
         block: u64,
-        to: TierNumber,
+        (which, to): (Which, TierNumber),
         moved: &mut Moved,
     ) -> Result<bool, Trouble> {
         *moved = Moved::default();
@@ -65,7 +71,7 @@ impl SharedFs {
             moved.is_pinned = true;
             return Ok(true);
         }
-        let part = Part::plan(&snapshot, &self.geometry(), inode, block, to)?;
+        let part = Part::plan(&snapshot, &self.geometry(), inode, block, which, to)?;
         drop(snapshot);
         moved.next = part.next;
         if part.extents.is_empty() {

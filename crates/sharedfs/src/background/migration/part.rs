@@ -1,12 +1,21 @@
-//! Which blocks of a file move together: those of a piece of it that lie on another tier.
+//! Which blocks of a file move together: those of a piece of it that do not lie where they are to be.
 
 use crate::metadata::{MetadataError, Snapshot};
 use crate::tiers::split_at_arenas;
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry, InodeNumber, TierNumber};
 use std::ops::Range;
 
-/// A piece of a file is so long: what a disk writes in one go, and a program's wait for the transaction stays short.
+/// The length of a piece of a file. A disk writes so much in one go, and no program waits long for the transaction.
 const PART_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
+
+/// Which blocks of a file move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Those that are not there yet.
+    Elsewhere,
+    /// Those of this tier.
+    Only(TierNumber),
+}
 
 /// Blocks of a file that move together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +28,13 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The blocks of the file's next piece from `block` on that do not lie on the tier `to`. There may be none.
+    /// The blocks of the file's next piece from `block` on that are to move to the tier `to`. There may be none.
     pub(super) fn plan(
         snapshot: &Snapshot,
         geometry: &Geometry,
         inode: InodeNumber,
         block: u64,
+        which: Which,
         to: TierNumber,
     ) -> Result<Part, MetadataError> {
         let piece = block..block.saturating_add(PART_BLOCKS);
@@ -34,8 +44,12 @@ impl Part {
             // A hole of any size, or the end.
             true => snapshot.extents(inode, piece.end..u64::MAX)?.first().map(|behind| behind.file_block),
         };
-        let elsewhere = extents.iter().filter(|extent| extent.address.tier() != to);
-        let extents = elsewhere.filter_map(|extent| inside(extent, &piece));
+        let moves = |tier: TierNumber| match which {
+            Which::Elsewhere => tier != to,
+            Which::Only(from) => tier == from,
+        };
+        let there = extents.iter().filter(|extent| moves(extent.address.tier()));
+        let extents = there.filter_map(|extent| inside(extent, &piece));
         let extents = extents.flat_map(|extent| split_at_arenas(geometry, &extent)).collect();
         Ok(Part { inode, extents, next })
     }

@@ -62,6 +62,7 @@ impl SharedFs {
         if batch.blocks_freed > 0 {
             self.events.record(Step::Free { blocks: batch.blocks_freed });
         }
+        self.note_usage();
     }
 
     /// Takes note of what the session has retired: its reports and the quarantine of blocks its digests freed.

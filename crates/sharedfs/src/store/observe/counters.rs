@@ -15,6 +15,8 @@ pub struct Counters {
     pub digested_bytes: AtomicU64,
     /// Sessions fenced.
     pub fences: AtomicU64,
+    /// Blocks that moved to a lower tier by themselves.
+    pub blocks_demoted: AtomicU64,
     /// How often predictors of sessions that have ended were right and wrong.
     predictions: [AtomicU64; 4],
     /// Whether the session that ended last synced its new files. A program of a moment has no time to learn that.
@@ -30,6 +32,7 @@ impl Default for Counters {
             coalesced_entries: AtomicU64::new(0),
             digested_bytes: AtomicU64::new(0),
             fences: AtomicU64::new(0),
+            blocks_demoted: AtomicU64::new(0),
             predictions: [const { AtomicU64::new(0) }; 4],
             sync_habit: AtomicU64::new(0),
             unserved: [const { AtomicU64::new(0) }; UNSERVED_SLOTS],
