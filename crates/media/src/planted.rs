@@ -66,11 +66,13 @@ pub enum Bug {
     StagedBelowNotCompared = 29,
     /// fsync does not have the disk of the lower tier take the blocks that the session staged there.
     StagedBelowUnsynced = 30,
+    /// A migration commits while the disk may lack the copies.
+    MigratedUnflushed = 31,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 30] = [
+    pub const ALL: [Bug; 31] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -101,6 +103,7 @@ impl Bug {
         Bug::LowerTierUnwritten,
         Bug::StagedBelowNotCompared,
         Bug::StagedBelowUnsynced,
+        Bug::MigratedUnflushed,
     ];
 }
 

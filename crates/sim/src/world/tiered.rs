@@ -3,8 +3,8 @@
 use super::small::small_tiered_options;
 use super::{World, optimistic};
 use crate::operations::operation::{OpenFlags, Operation, Outcome, PathText, Pattern, Slot};
-use cuesta_format::SessionId;
-use cuesta_format::wire::{Request, Response, TierStatus};
+use cuesta_format::wire::{MigrationPlace, Refusal, Request, Response, TierStatus};
+use cuesta_format::{SessionId, TierNumber};
 use cuesta_sharedfs::SharedFs;
 use std::path::Path;
 
@@ -42,6 +42,22 @@ impl World {
         (totals.blocks).checked_sub(totals.blocks_free + used).ok_or_else(|| {
             format!("{} blocks are free and {used} in use, of {}", totals.blocks_free, totals.blocks)
         })
+    }
+
+    /// Moves all content below a path to a tier, as far as it has room.
+    pub fn migrate(&self, path: &str, tier: TierNumber) -> Result<(), String> {
+        let shared = self.daemon.current();
+        let mut from = Some(MigrationPlace::default());
+        while let Some(place) = from {
+            let path = path.trim_start_matches('/').as_bytes().to_vec();
+            let request = Request::Migrate { path, tier, from: place };
+            from = match shared.handle(SessionId::NOBODY, &request, &mut Vec::new()) {
+                Response::Migrated(migrated) => migrated.next,
+                Response::Failed(Refusal::NotFound) => None,
+                other => return Err(format!("migrate to {tier}: {other:?}")),
+            };
+        }
+        Ok(())
     }
 
     /// Writes a file with blocks of the lower tier and others, digests it, reads it, and removes it.

@@ -302,6 +302,11 @@ fn an_fsync_that_leaves_out_what_is_staged_in_the_lower_tier_is_caught() {
     caught_below(Bug::StagedBelowUnsynced, "a window's blocks between edges");
 }
 
+#[test]
+fn a_migration_that_does_not_wait_for_the_disk_is_caught() {
+    caught_below(Bug::MigratedUnflushed, "a run of the log's, moved");
+}
+
 /// A bug that shows at the first look.
 fn caught_alive(bug: Bug, run: impl Fn() -> Result<Coverage, WorkloadFailure>) {
     let _alone = planting();

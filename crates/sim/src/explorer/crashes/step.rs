@@ -1,6 +1,7 @@
 //! The steps of a workload.
 
 use crate::operations::operation::{Operation, Pattern, Slot};
+use cuesta_format::TierNumber;
 use cuesta_format::quota::Amounts;
 
 /// One of the clients, from 0.
@@ -29,6 +30,8 @@ pub enum Step {
     Unmap(ClientNumber, Slot),
     /// It finds no file in mapped mode.
     FindNoneMapped(ClientNumber),
+    /// All content below a path moves to a tier, while a client works.
+    Migrate(ClientNumber, &'static str, TierNumber),
 }
 
 impl Step {
@@ -44,7 +47,8 @@ impl Step {
             | StoreMapped(client, ..)
             | SyncMapped(client, _)
             | Unmap(client, _)
-            | FindNoneMapped(client) => *client,
+            | FindNoneMapped(client)
+            | Migrate(client, ..) => *client,
         }
     }
 
@@ -57,6 +61,7 @@ impl Step {
                 | Step::Detach(_)
                 | Step::ForgetEarly(_)
                 | Step::FindNoneMapped(_)
+                | Step::Migrate(..)
         )
     }
 

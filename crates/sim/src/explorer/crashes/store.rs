@@ -401,6 +401,7 @@ pub(in crate::explorer) fn take(
     match step {
         Step::Digest(_) => world.digest(),
         Step::Quota(_, directory, limits) => world.set_quota(directory, *limits),
+        Step::Migrate(_, path, tier) => world.migrate(path, *tier),
         Step::Detach(_) => {
             if let Some(world) = place.take() {
                 world.detach();

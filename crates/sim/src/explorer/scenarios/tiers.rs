@@ -7,6 +7,7 @@
 //! | into blocks of a window | its whole blocks are 32 KiB at first, or one block behind such a write |
 //! | by the digest | it goes through the log, and is a run of four blocks |
 //! | by the digest | it goes through the log, and the fast tier is full |
+//! | by a migration | a step says so |
 //!
 //! Content that a program waits for goes to the fast tier, while that has room.
 
@@ -16,6 +17,7 @@ use crate::explorer::crashes::store::Step;
 use crate::explorer::crashes::tiered::{FastTier, Workload};
 use crate::operations::operation::{FallocateMode, OpenFlags, Operation, Pattern, Slot};
 use crate::operations::random::Random;
+use cuesta_format::TierNumber;
 
 /// The file that is written, and one that is appended to.
 const WRITTEN: Slot = 0;
@@ -201,6 +203,32 @@ fn across() -> Vec<(String, Vec<Step>, Vec<Step>)> {
     changes.into_iter().map(workload).collect()
 }
 
+/// Content that moves up and down, and is changed before it moves and between.
+fn migrated() -> Vec<(String, Vec<Step>, Vec<Step>)> {
+    let [up, down] = [TierNumber::FAST, TierNumber(1)].map(|tier| Step::Migrate(0, "/", tier));
+    let mut all = Vec::new();
+    for (way, writes) in ways() {
+        let setup = [population(), calls(writes.clone()), vec![Step::Digest(0)]].concat();
+        let steps = vec![up.clone(), down.clone(), Step::Migrate(0, "/small", TierNumber::FAST)];
+        all.push((format!("{way}, moved"), setup, steps));
+    }
+    let (way, writes) = ways().swap_remove(1);
+    let setup = [population(), calls(writes.clone()), vec![Step::Digest(0)]].concat();
+    for (disturbance, next) in disturbances() {
+        let again = calls(writes.iter().cloned().map(with_other_bytes));
+        let steps = [
+            &calls([next])[..],
+            std::slice::from_ref(&up),
+            &again,
+            std::slice::from_ref(&down),
+            &calls([pwrite(5000, 9000), fsync(SMALL)]),
+            &[Step::Digest(0), up.clone()],
+        ];
+        all.push((format!("{way}, moved, and before it: {disturbance}"), setup.clone(), steps.concat()));
+    }
+    all
+}
+
 /// Two clients take turns on a file that one of them got below: its lease moves, so its log is digested.
 pub fn handed_over() -> Vec<(String, Vec<Step>, Vec<Step>)> {
     let write = OpenFlags { read: true, write: true, ..OpenFlags::default() };
@@ -228,7 +256,7 @@ pub fn handed_over() -> Vec<(String, Vec<Step>, Vec<Step>)> {
 
 /// All scenarios of one client: their names, the steps before recording starts, and those that are recorded.
 pub fn scenarios() -> Vec<(String, Vec<Step>, Vec<Step>)> {
-    [alone(), disturbed(), full(), across()].concat()
+    [alone(), disturbed(), full(), across(), migrated()].concat()
 }
 
 /// A scenario on a fast tier.
@@ -252,6 +280,9 @@ pub fn drawn(seed: u64, fast: FastTier) -> Workload {
     for _ in 0..DRAWN_CALLS {
         if random.one_in(4) {
             steps.push(Step::Digest(0));
+        }
+        if random.one_in(4) {
+            steps.push(Step::Migrate(0, "/", TierNumber(random.below(2) as u8)));
         }
         steps.push(Step::Call(0, drawn_call(&mut random)));
     }
