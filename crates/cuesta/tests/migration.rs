@@ -204,6 +204,63 @@ for n in range(75):
 }
 
 #[test]
+fn a_drained_tier_holds_nothing_and_gets_nothing_while_programs_go_on() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    tiered.ran(&format!("{TREE}make()"));
+    tiered.migrated("/cuesta/tree", "disk");
+    // It changes parts of blocks that lie on the tier, and reads them, before they are moved and behind.
+    let writer = tiered.begin(
+        "
+held = {n: bytearray(data(n)) for n in range(40)}
+files = {n: os.open(name(n), os.O_RDWR) for n in range(40)}
+def change():
+    for n in range(40):
+        at = random.Random(n).randrange(len(held[n]) + 1)
+        held[n][at:at + 100] = b'y' * 100
+        os.pwrite(files[n], b'y' * 100, at)
+        os.fsync(files[n])
+        assert os.pread(files[n], 1 << 20, 0) == held[n], n
+change()
+print('there', flush=True)
+input()
+change()
+print('changed', flush=True)
+input()
+assert all(os.pread(files[n], 1 << 20, 0) == held[n] for n in range(40))",
+    );
+    let mut writer = writer;
+    let drained = tiered.place.cuesta(&["tier", "drain", "store", "disk"]);
+    assert_eq!(drained.status(), 0, "{}", drained.errors());
+    assert!(drained.text().contains("disk holds nothing any more"), "{}", drained.text());
+    assert_eq!(tiered.used()[1], 0);
+    writer.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    writer.wait_for("changed");
+    // A long run that no program waits for would go there.
+    tiered.ran("open('/cuesta/long', 'wb').write(bytes(4 << 20))");
+    assert_eq!(tiered.used()[1], 0);
+    let listed = tiered.place.cuesta(&["tier", "list", "store"]).text();
+    assert!(listed.contains("disk is drained: no new content goes there"), "{listed}");
+    writer.go_on();
+    tiered.assert_sound();
+    // The next daemon takes it for content again.
+    tiered.ran("open('/cuesta/longer', 'wb').write(bytes(4 << 20))");
+    assert!(tiered.used()[1] > 0);
+    tiered.assert_sound();
+}
+
+#[test]
+fn a_tier_that_holds_more_than_the_others_have_room_for_is_not_drained() {
+    let tiered = Tiered::new();
+    tiered.ran("open('/cuesta/file', 'wb').write(bytes(40 << 20))");
+    let drained = tiered.place.cuesta(&["tier", "drain", "store", "disk"]);
+    assert!(drained.status() == 1 && drained.errors().contains("have room for"), "{}", drained.errors());
+    tiered.ran("open('/cuesta/more', 'wb').write(bytes(40 << 20))");
+    let fast = tiered.place.cuesta(&["tier", "drain", "store", "fast"]);
+    assert!(fast.status() == 1 && fast.errors().contains("only lower tiers"), "{}", fast.errors());
+    tiered.assert_sound();
+}
+
+#[test]
 fn a_file_that_a_program_maps_stays() {
     let tiered = Tiered::with_fast_tier_of("64M");
     tiered.ran(&format!("{TREE}make()"));

@@ -15,7 +15,7 @@ pub use frame::{WireError, decode, encode, frame_length};
 pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
-pub use migration::{Migrated, MigrationPlace};
+pub use migration::{Drained, Migrated, MigrationPlace};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 pub use status::{
@@ -270,6 +270,14 @@ pub enum Request {
         /// Where to begin.
         from: MigrationPlace,
     },
+    /// `cuesta tier drain`, a part of it: all content of a tier moves to others, and no new content goes there until the next daemon.
+    /// Answered [`Response::Drained`].
+    Drain {
+        /// The tier.
+        tier: TierNumber,
+        /// Where to begin.
+        from: ScrubPlace,
+    },
     /// Events from `from` on, waiting up to `wait_ms` for one.
     Trace {
         /// First event number wanted.
@@ -419,6 +427,8 @@ pub enum Response {
     Scrubbed(Scrubbed),
     /// To [`Request::Migrate`].
     Migrated(Migrated),
+    /// To [`Request::Drain`].
+    Drained(Drained),
     /// To [`Request::Trace`].
     Events(Vec<Event>),
     /// Done, nothing to say.

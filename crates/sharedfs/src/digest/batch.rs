@@ -291,7 +291,6 @@ impl Digester {
             has_bad,
             fast,
             grow: &|tier| Ok(storage.grow(tier, None)?.is_some()),
-            checks_content: storage.geometry.checks_content,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {

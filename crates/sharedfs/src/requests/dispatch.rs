@@ -52,6 +52,7 @@ impl SharedFs {
             Request::Status => return Ok(Response::Status(Box::new(self.status()?))),
             Request::Explain { path } => return self.explain(path),
             Request::Scrub { from } => return self.scrub(*from),
+            Request::Drain { tier, from } => return self.drain_tier(*tier, *from),
             Request::Migrate { path, tier, from } => return self.migrate(path, *tier, from),
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
@@ -161,6 +162,7 @@ impl SharedFs {
             | Request::Explain { .. }
             | Request::Scrub { .. }
             | Request::Migrate { .. }
+            | Request::Drain { .. }
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop

@@ -57,6 +57,9 @@ impl SharedFs {
                         .map(|(_, lower)| lower.profile)
                         .filter(|profile| !profile.is_none()),
                     disk_use: self.arenas.tier(tier).ok().and_then(TierArenas::played).map(PlayedDisk::used),
+                    draining: self.arenas.tier(tier).is_ok()
+                        && self.arenas.why_failed(tier).is_none()
+                        && !space.allocator.takes_writes(tier),
                     blocks: self.arenas.tier(tier).map_or(0, blocks_in),
                     blocks_used: space.allocator.used_blocks(tier),
                     missing: self.arenas.why_missing(tier).map(str::to_owned),

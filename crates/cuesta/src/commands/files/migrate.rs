@@ -1,12 +1,13 @@
 //! `cuesta migrate`.
 
+use crate::commands::stores::tier;
 use crate::daemons::daemon::Daemon;
 use crate::daemons::start;
 use crate::messages::failure::Failure;
 use crate::messages::output;
 use crate::messages::size::human;
 use crate::stores::mounts;
-use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Request, Response, TierStatus};
+use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Request, Response};
 use cuesta_format::{BLOCK_BYTES, TierNumber};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -52,28 +53,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
-    let tier = tier_named(&mut daemon, &arguments.to)?;
+    let tier = tier::named(&mut daemon, &arguments.to)?;
     let path = inner.as_os_str().as_bytes().to_vec();
     let all = move_all(&mut daemon, &path, tier, &arguments.path)?;
     output::print(&if arguments.json { as_json(&all) } else { as_text(&all, &arguments.to) })?;
     Ok(if is_whole(&all) { ExitCode::SUCCESS } else { ExitCode::from(STAYED) })
-}
-
-/// The tier with that name or number.
-fn tier_named(daemon: &mut Daemon, name: &str) -> Result<TierNumber, Failure> {
-    let tiers = match daemon.ask(&Request::Status)? {
-        Response::Status(status) => status.tiers,
-        other => return Err(daemon.unexpected(&other)),
-    };
-    let is_it = |tier: &&TierStatus| tier.name == name || tier.number.to_string() == name;
-    match tiers.iter().find(is_it) {
-        Some(tier) => Ok(tier.number),
-        None => {
-            let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
-            let why = format!("{name}: the store has no such tier; it has {}", names.join(", "));
-            Err(Failure::new(why))
-        }
-    }
 }
 
 fn move_all(daemon: &mut Daemon, inner: &[u8], tier: TierNumber, shown: &Path) -> Result<Migrated, Failure> {

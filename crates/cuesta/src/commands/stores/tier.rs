@@ -1,14 +1,16 @@
 //! `cuesta tier`: the tiers of a store.
 
+mod drain;
+
 use crate::daemons::daemon::Daemon;
 use crate::messages::failure::Failure;
 use crate::messages::output;
 use crate::messages::size::human;
 use crate::stores::store::Store;
 use clap::Subcommand;
-use cuesta_format::BLOCK_BYTES;
 use cuesta_format::disk_profile::{DiskProfile, DiskUse};
 use cuesta_format::wire::{Request, Response, TierStatus};
+use cuesta_format::{BLOCK_BYTES, TierNumber};
 use cuesta_media::emulate::calibrate_disk::{DiskFigures, DiskRow};
 use serde_json::json;
 use std::path::PathBuf;
@@ -18,13 +20,17 @@ use std::process::ExitCode;
 #[command(
     long_about = "Show the tiers of a store.\n\n\
                   A store has a fast tier, and below it any number of lower ones, which cuesta mkfs --tier makes. Programs write \
-                  to the fast tier. Long runs of content go to the tier below, and so does everything while the fast tier is full.",
+                  to the fast tier. Long runs of content go to the tier below, and so does everything while the fast tier is full. \
+                  Content that cooled moves down.\n\n\
+                  A tier that is drained takes no new content, and its content moves to the other tiers. Programs go on meanwhile. The \
+                  next daemon of the store takes the tier for content again.",
     after_help = "\
 Examples:
   cuesta tier list ~/store
   cuesta tier list --json ~/store
+  cuesta tier drain ~/store disk
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon serves the store."
+Exit status: 0 done, 1 failed or something stayed, 2 wrong usage, 3 no daemon serves the store."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -41,18 +47,46 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Move all content of a lower tier to the others
+    Drain {
+        /// The store's directory
+        store: PathBuf,
+        /// The tier, by its name or number
+        tier: String,
+    },
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Action::List { store, json } = &arguments.action;
-    let store = Store::find(store)?;
-    let mut daemon = Daemon::expect(&store)?;
-    let status = match daemon.ask(&Request::Status)? {
-        Response::Status(status) => status,
-        other => return Err(daemon.unexpected(&other)),
-    };
-    output::print(&if *json { as_json(&status.tiers) } else { as_text(&status.tiers) })?;
-    Ok(ExitCode::SUCCESS)
+    match &arguments.action {
+        Action::List { store, json } => {
+            let mut daemon = Daemon::expect(&Store::find(store)?)?;
+            let tiers = all(&mut daemon)?;
+            output::print(&if *json { as_json(&tiers) } else { as_text(&tiers) })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Drain { store, tier } => drain::execute(store, tier),
+    }
+}
+
+/// The tiers of the store, the fast one first.
+fn all(daemon: &mut Daemon) -> Result<Vec<TierStatus>, Failure> {
+    match daemon.ask(&Request::Status)? {
+        Response::Status(status) => Ok(status.tiers),
+        other => Err(daemon.unexpected(&other)),
+    }
+}
+
+/// The tier with that name or number.
+pub fn named(daemon: &mut Daemon, name: &str) -> Result<TierNumber, Failure> {
+    let tiers = all(daemon)?;
+    match tiers.iter().find(|tier| tier.name == name || tier.number.to_string() == name) {
+        Some(tier) => Ok(tier.number),
+        None => {
+            let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
+            let why = format!("{name}: the store has no such tier; it has {}", names.join(", "));
+            Err(Failure::new(why))
+        }
+    }
 }
 
 fn as_json(tiers: &[TierStatus]) -> String {
@@ -67,6 +101,7 @@ fn as_json(tiers: &[TierStatus]) -> String {
             "disk_use": tier.disk_use,
             "bytes": tier.blocks * BLOCK_BYTES,
             "bytes_used": tier.blocks_used * BLOCK_BYTES,
+            "draining": tier.draining,
             "missing": tier.missing,
             "failed": tier.failed,
         })
@@ -104,6 +139,9 @@ fn as_text(tiers: &[TierStatus]) -> String {
             if let Some(DiskUse { reads, writes, flushes }) = tier.disk_use {
                 text += &format!("    it saw {reads} reads, {writes} writes, {flushes} flushes\n");
             }
+        }
+        if tier.draining {
+            text += &format!("  {} is drained: no new content goes there until the next start\n", tier.name);
         }
         if let Some(why) = &tier.missing {
             text += &format!("  {} is missing, and reading what lies there fails: {why}\n", tier.name);

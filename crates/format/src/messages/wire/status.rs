@@ -184,6 +184,8 @@ pub struct TierStatus {
     pub profile: Option<DiskProfile>,
     /// Accesses that this disk saw.
     pub disk_use: Option<DiskUse>,
+    /// Its content moves to other tiers, and no new content goes there.
+    pub draining: bool,
     /// Blocks of content that it may hold.
     pub blocks: u64,
     /// Blocks that files have there.

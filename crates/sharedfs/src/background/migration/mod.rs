@@ -8,6 +8,7 @@
 //! | `watched` | a digest may change the file meanwhile |
 //! | `walk` | the files below a directory, one after the other |
 //! | `answer` | what `cuesta migrate` asks |
+//! | `draining` | all content of a tier moves to others |
 //! | `levels` | policy: when content moves down by itself, and how much of the time |
 //! | `coldness` | policy: which files go first |
 //! | `candidates` | the coldest files of a tier |
@@ -24,6 +25,7 @@ mod candidates;
 mod coldness;
 mod copying;
 mod demoting;
+mod draining;
 mod levels;
 mod moving;
 mod part;

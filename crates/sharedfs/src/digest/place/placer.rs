@@ -56,8 +56,6 @@ pub struct Placer<'a> {
     pub fast: FastTier,
     /// Makes more of a tier's blocks usable. Says whether it did.
     pub grow: &'a dyn Fn(TierNumber) -> Result<bool, Error>,
-    /// A checksum can say that a block is damaged.
-    pub checks_content: bool,
 }
 
 /// What becomes of blocks of a file that a batch writes.
@@ -174,7 +172,7 @@ impl Placer<'_> {
             let inside = &parts[parts.partition_point(|part| part.end <= bytes.start)..];
             let destination = if !allocator.is_bad(address) {
                 Destination::Over(address)
-            } else if self.checks_content || covered(inside, bytes) == BLOCK_BYTES {
+            } else if self.has_sum(address) || covered(inside, bytes) == BLOCK_BYTES {
                 Destination::Anew
             } else {
                 Destination::Lost(address)
@@ -186,6 +184,11 @@ impl Placer<'_> {
             }
         }
         destinations
+    }
+
+    /// Whether a checksum can say that a block is damaged.
+    fn has_sum(&self, address: BlockAddress) -> bool {
+        self.arenas.geometry().of_tier(address.tier()).checks_content
     }
 
     /// Puts the content of `blocks` into new ones.

@@ -68,6 +68,7 @@ fn kind(request: &Request) -> usize {
         | Request::Explain { .. }
         | Request::Scrub { .. }
         | Request::Migrate { .. }
+        | Request::Drain { .. }
         | Request::Verify { .. }
         | Request::Trace { .. }
         | Request::Stop

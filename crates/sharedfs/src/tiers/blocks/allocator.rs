@@ -99,6 +99,11 @@ impl Allocator {
         self.tier_mut(tier).refuse_writes();
     }
 
+    /// A tier that is neither missing nor failed can be written to again.
+    pub fn take_writes(&mut self, tier: TierNumber) {
+        self.tier_mut(tier).take_writes();
+    }
+
     /// Whether a tier can be written to.
     #[must_use]
     pub fn takes_writes(&self, tier: TierNumber) -> bool {

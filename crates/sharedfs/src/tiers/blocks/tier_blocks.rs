@@ -124,6 +124,11 @@ impl TierBlocks {
         self.refuses_writes = true;
     }
 
+    /// Something can be written again.
+    pub fn take_writes(&mut self) {
+        self.refuses_writes = false;
+    }
+
     /// Whether something can be written.
     pub fn takes_writes(&self) -> bool {
         !self.refuses_writes
