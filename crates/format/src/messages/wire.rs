@@ -33,7 +33,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 32;
+pub const PROTOCOL_VERSION: u32 = 33;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -148,6 +148,12 @@ pub enum Request {
     /// Whether a process has the inode open for writing; answered [`Response::Written`].
     IsWritten {
         /// The inode.
+        inode: InodeNumber,
+    },
+    /// Whether a disk lost content that the session staged for the file, since the session last asked; answered
+    /// [`Response::Lost`].
+    TakeLoss {
+        /// The file.
         inode: InodeNumber,
     },
     /// An open file description is about to be sent to other processes. Its number is locked in the inode's lock file
@@ -350,6 +356,8 @@ pub enum Response {
     Extended(Vec<ExtendedAttribute>),
     /// To [`Request::IsWritten`].
     Written(bool),
+    /// To [`Request::TakeLoss`].
+    Lost(bool),
     /// To [`Request::Pass`] and [`Request::Passed`]. Descriptor: the memory file of the cells.
     Passed {
         /// The description's cell.

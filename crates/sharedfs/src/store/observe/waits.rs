@@ -68,6 +68,7 @@ fn kind(request: &Request) -> usize {
         | Request::Explain { .. }
         | Request::Scrub { .. }
         | Request::Verify { .. }
+        | Request::TakeLoss { .. }
         | Request::Trace { .. }
         | Request::Stop
         | Request::Stands
