@@ -232,6 +232,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
         Request::Extended { inode: file },
         Request::Map { inode: file },
         Request::IsWritten { inode: file },
+        Request::TakeLoss { inode: file },
         Request::Pass { number: 5, inode: file, description: b"open".to_vec() },
         Request::Passed { number: 5 },
         Request::GiveBack { inodes: vec![ROOT, file] },

@@ -1,9 +1,8 @@
 //! Content moves between tiers while programs go on, and none of it is lost.
 
+use crate::common::conversation::Conversation;
 use crate::common::tiered::Tiered;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Files of many sizes in a tree, and how to look whether all of it is there.
@@ -37,20 +36,13 @@ impl Tiered {
         serde_json::from_str(&ended.text()).unwrap()
     }
 
-    /// A program that says when it has come to its `input()`, and goes on when it is told to.
-    fn begin(&self, script: &str) -> Paused {
+    /// A program that has said that it is there, and waits for a line.
+    #[track_caller]
+    fn begin(&self, script: &str) -> Conversation {
         let script = format!("import errno, os, random\n{TREE}{script}");
-        let mut child = self
-            .place
-            .command(&["run", "--store", "store", "--", "python3", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let told = BufReader::new(child.stdout.take().unwrap());
-        let mut paused = Paused { child, told };
-        paused.wait_for("there");
-        paused
+        let mut program = Conversation::with(&self.place, &script);
+        assert_eq!(program.line().trim(), "there");
+        program
     }
 
     #[track_caller]
@@ -58,26 +50,6 @@ impl Tiered {
         self.stop();
         let checked = self.place.cuesta(&["fsck", "store"]);
         assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
-    }
-}
-
-struct Paused {
-    child: Child,
-    told: BufReader<std::process::ChildStdout>,
-}
-
-impl Paused {
-    #[track_caller]
-    fn wait_for(&mut self, word: &str) {
-        let mut line = String::new();
-        self.told.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), word);
-    }
-
-    #[track_caller]
-    fn go_on(mut self) {
-        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
-        assert!(self.child.wait().unwrap().success());
     }
 }
 
@@ -99,7 +71,7 @@ check()",
     let told = tiered.migrated("/cuesta/tree", "disk");
     assert_eq!((&told["files"], &told["bytes_moved"]), (&40.into(), &bytes_of_tree().into()));
     assert_eq!(tiered.used(), [0, bytes_of_tree()]);
-    reader.go_on();
+    reader.succeeds();
     // The fast tier's blocks are free again: others may have them.
     tiered.ran("open('/cuesta/other', 'wb').write(b'x' * (20 << 20))");
     tiered.ran(&format!("{TREE}check()"));
@@ -144,7 +116,7 @@ open('/cuesta/copy', 'wb').write(held)";
         moved += told["bytes_moved"].as_u64().unwrap();
     }
     assert!(moved > 0, "the writer never let a part of it move");
-    writer.go_on();
+    writer.succeeds();
     tiered.ran("assert open('/cuesta/file', 'rb').read() == open('/cuesta/copy', 'rb').read()");
     tiered.assert_sound();
 }
@@ -189,7 +161,7 @@ assert file.read() == random.Random(0).randbytes(600_000)",
     assert!(used[0] > 20 << 20, "{used:?}");
     let demoted = tiered.status()["blocks_demoted"].as_u64().unwrap();
     assert!(demoted > 0 && demoted * 4096 <= tiered.used()[1], "{demoted}");
-    reader.go_on();
+    reader.succeeds();
     let explained = |name: &str| {
         let told = tiered.place.cuesta(&["explain", "--store", "store", "--json", name]).text();
         serde_json::from_str::<serde_json::Value>(&told).unwrap()["extents"][0]["tier"].clone()
@@ -209,7 +181,7 @@ fn a_drained_tier_holds_nothing_and_gets_nothing_while_programs_go_on() {
     tiered.ran(&format!("{TREE}make()"));
     tiered.migrated("/cuesta/tree", "disk");
     // It changes parts of blocks that lie on the tier, and reads them, before they are moved and behind.
-    let writer = tiered.begin(
+    let mut writer = tiered.begin(
         "
 held = {n: bytearray(data(n)) for n in range(40)}
 files = {n: os.open(name(n), os.O_RDWR) for n in range(40)}
@@ -228,19 +200,18 @@ print('changed', flush=True)
 input()
 assert all(os.pread(files[n], 1 << 20, 0) == held[n] for n in range(40))",
     );
-    let mut writer = writer;
     let drained = tiered.place.cuesta(&["tier", "drain", "store", "disk"]);
     assert_eq!(drained.status(), 0, "{}", drained.errors());
     assert!(drained.text().contains("disk holds nothing any more"), "{}", drained.text());
     assert_eq!(tiered.used()[1], 0);
-    writer.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    writer.wait_for("changed");
+    writer.go_on();
+    assert_eq!(writer.line().trim(), "changed");
     // A long run that no program waits for would go there.
     tiered.ran("open('/cuesta/long', 'wb').write(bytes(4 << 20))");
     assert_eq!(tiered.used()[1], 0);
     let listed = tiered.place.cuesta(&["tier", "list", "store"]).text();
     assert!(listed.contains("disk is drained: no new content goes there"), "{listed}");
-    writer.go_on();
+    writer.succeeds();
     tiered.assert_sound();
     // The next daemon takes it for content again.
     tiered.ran("open('/cuesta/longer', 'wb').write(bytes(4 << 20))");
@@ -276,7 +247,7 @@ assert memory[:] == data(30)",
     let ended = tiered.place.cuesta(&["migrate", "--store", "store", "--to", "disk", "/cuesta/tree"]);
     assert_eq!(ended.status(), 2, "{}", ended.errors());
     assert!(ended.text().contains("1 stayed, because programs map them"), "{}", ended.text());
-    mapper.go_on();
+    mapper.succeeds();
     tiered.ran(&format!("{TREE}check()"));
     assert_eq!(tiered.migrated("/cuesta/tree", "disk")["files_pinned"], 0);
     tiered.ran(&format!("{TREE}check()"));

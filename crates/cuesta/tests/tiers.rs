@@ -1,12 +1,13 @@
 //! Lower tiers: content beyond the fast tier lies on a disk, and is read, checked and removed from there.
 
+use crate::common::conversation::Conversation;
 use crate::common::disk::Disk;
 use crate::common::tiered::Tiered;
 use crate::common::{TestFolder, can_mount};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Twenty times the fast tier, in files of many sizes, and how to look whether all of it is there.
@@ -269,38 +270,6 @@ assert open('/cuesta/other', 'rb').read() == b'other'";
     tiered.ran(again);
     tiered.stop();
     assert_eq!(tiered.place.cuesta(&["fsck", "store", "--content"]).status(), 0);
-}
-
-/// A program that says a line, and waits for one.
-struct Conversation {
-    child: Child,
-    says: BufReader<ChildStdout>,
-}
-
-impl Conversation {
-    fn with(place: &TestFolder, script: &str) -> Conversation {
-        let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", script]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap());
-        Conversation { child, says }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.says.read_line(&mut line).unwrap();
-        line
-    }
-
-    fn go_on(&mut self) {
-        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
-    }
-}
-
-impl Drop for Conversation {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

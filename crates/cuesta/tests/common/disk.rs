@@ -3,7 +3,8 @@
 use super::TestFolder;
 use cuesta_format::geometry::{BOOT_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE};
 use cuesta_format::session_table::{HEAD_BYTES, TableHead, head_offset};
-use std::os::unix::fs::MetadataExt;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::process::Command;
 
 /// The ioctl that shuts an ext4 down, without writing what it keeps in memory.
@@ -24,9 +25,16 @@ impl Disk {
 
     pub fn empty() -> Disk {
         let place = TestFolder::new();
-        let image = std::fs::File::create(place.path("image")).unwrap();
+        // A file system of its own: see `break_down`.
+        std::fs::create_dir(place.path("medium")).unwrap();
+        let medium = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=520m", "tmpfs"])
+            .arg(place.path("medium"))
+            .output();
+        assert!(medium.is_ok_and(|mounted| mounted.status.success()));
+        let image = std::fs::File::create(place.path("medium/image")).unwrap();
         image.set_len(512 << 20).unwrap();
-        ran(Command::new("mkfs.ext4").arg("-q").arg(place.path("image")));
+        ran(Command::new("mkfs.ext4").arg("-q").arg(place.path("medium/image")));
         std::fs::create_dir(place.path("disk")).unwrap();
         let disk = Disk { place };
         disk.mount();
@@ -46,8 +54,26 @@ impl Disk {
         ran(Command::new("python3").args(["-c", &script]));
     }
 
+    /// From now on the disk fails each write of a block that it was never asked to write. The kernel's pages take such writes, and a
+    /// flush reports them. Its file system stays in use.
+    pub fn break_down(&self) {
+        let full = std::fs::File::create(self.place.path("medium/filler")).unwrap();
+        let chunk = vec![1; 1 << 20];
+        for at in 0.. {
+            match full.write_all_at(&chunk, at << 20) {
+                Ok(()) => {}
+                Err(error) => return assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}"),
+            }
+        }
+    }
+
+    /// The disk takes all writes again.
+    pub fn repair(&self) {
+        std::fs::remove_file(self.place.path("medium/filler")).unwrap();
+    }
+
     pub fn mount(&self) {
-        let (image, at) = (self.place.path("image"), self.place.path("disk"));
+        let (image, at) = (self.place.path("medium/image"), self.place.path("disk"));
         ran(Command::new("mount").args(["-o", "loop"]).args([&image, &at]));
     }
 
@@ -102,7 +128,9 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = self.place.cuesta(&["stop", "disk/store"]);
-        let _ = Command::new("umount").arg("--lazy").arg(self.place.path("disk")).status();
+        for place in ["disk", "medium"] {
+            let _ = Command::new("umount").arg("--lazy").arg(self.place.path(place)).status();
+        }
     }
 }
 

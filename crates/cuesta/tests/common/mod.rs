@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod conversation;
 pub mod disk;
 pub mod mounted;
 pub mod tiered;

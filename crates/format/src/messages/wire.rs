@@ -152,6 +152,12 @@ pub enum Request {
         /// The inode.
         inode: InodeNumber,
     },
+    /// Whether a disk lost content that the session staged for the file, since the session last asked; answered
+    /// [`Response::Lost`].
+    TakeLoss {
+        /// The file.
+        inode: InodeNumber,
+    },
     /// An open file description is about to be sent to other processes. Its number is locked in the inode's lock file
     /// ([`crate::control::PASSED_MARKS`]), and what is kept goes with the lock. Answered [`Response::Passed`].
     Pass {
@@ -370,6 +376,8 @@ pub enum Response {
     Extended(Vec<ExtendedAttribute>),
     /// To [`Request::IsWritten`].
     Written(bool),
+    /// To [`Request::TakeLoss`].
+    Lost(bool),
     /// To [`Request::Pass`] and [`Request::Passed`]. Descriptor: the memory file of the cells.
     Passed {
         /// The description's cell.

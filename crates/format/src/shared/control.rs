@@ -117,7 +117,7 @@ pub struct NoticePage {
     pub digested: AtomicU64,
     /// Woken on every step of `digested`; changes value each time.
     pub digest_wake: AtomicU32,
-    /// [`STATE_CLOSED`], [`STATE_UNWRITABLE`].
+    /// [`STATE_CLOSED`], [`STATE_UNWRITABLE`], [`STATE_LOST`].
     pub state: AtomicU32,
     /// Ring slots granted so far.
     pub granted_slots: AtomicU64,
@@ -208,6 +208,8 @@ pub const STATE_CLOSED: u32 = 1;
 
 /// Bit of [`NoticePage::state`]: the disk did not take a log. It is not in the page of the store, which lies on that disk.
 pub const STATE_UNWRITABLE: u32 = 2;
+/// In [`NoticePage::state`]: a digest found that a disk lost content which the session staged ([`crate::wire::Request::TakeLoss`]).
+pub const STATE_LOST: u32 = 4;
 
 const _: () = assert!(size_of::<NoticePage>() <= CONTROL_BYTES);
 const _: () = assert!(size_of::<ClientPage>() <= CONTROL_BYTES);

@@ -1,9 +1,9 @@
 //! One file of an arena that the session writes by calls. It counts the writes and those of them that the disk has.
 
 use crate::mapped::kept_descriptors::HeldDescriptor;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use cuesta_format::ArenaId;
-use cuesta_media::flush_file;
+use cuesta_media::{flush_file, write_back};
 use rustix::fd::BorrowedFd;
 
 /// A file of an arena that the session may write.
@@ -17,11 +17,20 @@ pub(crate) struct ArenaFile {
     writes: AtomicU64,
     /// and how many of these writes the disk has.
     flushed: AtomicU64,
+    /// The disk failed a write. The kernel tells of that once, and takes the page for written then.
+    has_failed: AtomicBool,
 }
 
 impl ArenaFile {
     pub(crate) fn of(arena: ArenaId, file: HeldDescriptor, begins: u64) -> ArenaFile {
-        ArenaFile { arena, file, begins, writes: AtomicU64::new(0), flushed: AtomicU64::new(0) }
+        ArenaFile {
+            arena,
+            file,
+            begins,
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn arena(&self) -> ArenaId {
@@ -48,7 +57,17 @@ impl ArenaFile {
 
     /// Flushes the file to its disk. Returns whether the flush succeeded.
     pub(crate) fn flush(&self) -> bool {
-        self.flush_by(|| self.file.with(flush_file).is_some_and(|flushed| flushed.is_ok()))
+        self.flush_by(|| match self.file.with(flush_file) {
+            Some(flushed) => flushed.inspect_err(|_| self.has_failed.store(true, Ordering::Release)).is_ok(),
+            None => false,
+        })
+    }
+
+    /// Has the disk take a part of the file, before a flush does.
+    pub(crate) fn write_back(&self, offset: u64, bytes: u64) {
+        if self.file.with(|file| write_back(file, offset, bytes)).is_some_and(|taken| taken.is_err()) {
+            self.has_failed.store(true, Ordering::Release);
+        }
     }
 
     fn flush_by(&self, flush: impl FnOnce() -> bool) -> bool {
@@ -56,7 +75,7 @@ impl ArenaFile {
         if self.flushed.load(Ordering::Acquire) >= writes {
             return true;
         }
-        let is_flushed = flush();
+        let is_flushed = !self.has_failed.load(Ordering::Acquire) && flush();
         if is_flushed {
             self.flushed.fetch_max(writes, Ordering::Release);
         }

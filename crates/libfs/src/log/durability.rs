@@ -12,8 +12,8 @@ use crate::errno::{Error, unexpected};
 use crate::open_files::open_file::OpenFile;
 use crate::sharing::shipped::ShippedChange;
 use crate::sync::Ordering;
-use cuesta_format::Medium;
 use cuesta_format::wire::{Request, Response};
+use cuesta_format::{InodeNumber, Medium};
 use cuesta_media::emulate::settle;
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{Piece, Window};
@@ -129,6 +129,31 @@ impl Client {
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
+        self.sync_file(file)?;
+        self.check_content(file)
+    }
+
+    /// An error, once, if a disk lost content that this session staged for the file.
+    #[inline]
+    fn check_content(&self, file: &OpenFile) -> Result<(), Error> {
+        if self.session.has_lost_content() { self.take_loss(file.inode()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn take_loss(&self, inode: InodeNumber) -> Result<(), Error> {
+        match self.with_daemon(|| self.session.ask(&Request::TakeLoss { inode }))? {
+            Response::Lost(false) => Ok(()),
+            Response::Lost(true) => {
+                // Reads go where the digest placed the content, which has checksums there.
+                self.digest()?;
+                Err(Error::Content(inode))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    #[inline]
+    fn sync_file(&self, file: &OpenFile) -> Result<(), Error> {
         if self.steers {
             file.inode_ref().synced.store(true, Ordering::Relaxed);
         }
@@ -175,7 +200,8 @@ impl Client {
             return Ok(());
         }
         file.write_stream.end();
-        self.sync()
+        self.sync()?;
+        self.check_content(file)
     }
 
     /// The daemon has gone and another one is to take the session up, or it gave the session up.

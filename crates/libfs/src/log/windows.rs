@@ -170,6 +170,8 @@ impl Windows {
         });
         if is_flushed {
             self.write_back.note_flushed();
+        } else {
+            self.state.lock().leave_present();
         }
         is_flushed
     }
@@ -202,6 +204,13 @@ impl State {
         Some(StagedRun { run: BlockRun { address, blocks }, window: Arc::clone(window) })
     }
 
+    /// No more blocks of the present window are handed out.
+    fn leave_present(&mut self) {
+        if let Some((window, _)) = self.present.take() {
+            self.used_up.push(window);
+        }
+    }
+
     /// Asks for the next window. Says whether there is one.
     fn ask(
         &mut self,
@@ -210,9 +219,7 @@ impl State {
         tier: TierNumber,
         least: u32,
     ) -> Result<bool, Error> {
-        if let Some((window, _)) = self.present.take() {
-            self.used_up.push(window);
-        }
+        self.leave_present();
         if session.appender.admitted() < self.ask_again {
             return Ok(false);
         }

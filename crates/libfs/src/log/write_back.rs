@@ -8,7 +8,7 @@
 
 use super::arena_file::ArenaFile;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
-use cuesta_media::{begin_write_back, write_back};
+use cuesta_media::begin_write_back;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ impl WriteBack {
         loop {
             let Some(due) = self.state.lock().take_due() else { return };
             let began = Instant::now();
-            due.file.with(|file| write_back(file, due.bytes.start, due.len()));
+            due.file.write_back(due.bytes.start, due.len());
             let ended = Instant::now();
             self.state.lock().pace.note(due.len(), ended.saturating_duration_since(began), ended);
         }

@@ -15,7 +15,7 @@ use crate::session::open_slots::OpenSlots;
 use crate::session::quotas::{Payers, Quotas};
 use crate::session::requests::{Deliver, Requests, Subject};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
-use cuesta_format::control::{STATE_CLOSED, STATE_UNWRITABLE};
+use cuesta_format::control::{STATE_CLOSED, STATE_LOST, STATE_UNWRITABLE};
 use cuesta_format::durability::DurabilityWish;
 use cuesta_format::entry::Salt;
 use cuesta_format::quota::Amounts;
@@ -324,6 +324,12 @@ impl Session {
     /// Whether the disk did not take a log.
     pub(crate) fn has_unwritable_log(&self) -> bool {
         self.notice.page().state.load(Ordering::Acquire) & STATE_UNWRITABLE != 0
+    }
+
+    /// Whether a disk lost content that this session staged.
+    #[inline]
+    pub(crate) fn has_lost_content(&self) -> bool {
+        self.notice.page().state.load(Ordering::Acquire) & STATE_LOST != 0
     }
 
     /// Starts the log again at `position` in a new generation, after a fence. No operation is in flight.

@@ -95,12 +95,17 @@ pub fn flush_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Has the disk take a part of a file, without its cache being written: a flush that follows finds nothing of it to write. Where the
-/// kernel cannot do that, the flush does it all.
-pub fn write_back(file: BorrowedFd<'_>, offset: u64, bytes: u64) {
+/// kernel cannot do that, the flush does it all. An error means that the disk did not take something. The kernel tells it once, and
+/// the flush does not hear of it.
+pub fn write_back(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Errno> {
     let all =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: only numbers go to the kernel; no byte changes.
-    let _ = unsafe { raw_syscall!(Sysno::sync_file_range, file.as_raw_fd(), offset, bytes, all) };
+    let result = unsafe { raw_syscall!(Sysno::sync_file_range, file.as_raw_fd(), offset, bytes, all) };
+    match -(result as isize) as i32 {
+        number @ (libc::EIO | libc::ENOSPC | libc::EDQUOT) => Err(Errno::from_raw_os_error(number)),
+        _ => Ok(()),
+    }
 }
 
 /// Asks the disk to take a part of a file, and does not wait.

@@ -266,6 +266,7 @@ impl Digester {
         if !self.view.nodes().iter().any(|node| node.has_pieces() && !node.removed) {
             return Ok(Ok(()));
         }
+        let failures = storage.arenas.failures();
         let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
         if storage.medium == Medium::Block && to > log.durable && standing.any(|node| node.record.mapped) {
             log.files.sync(log.from, to)?;
@@ -310,6 +311,7 @@ impl Digester {
         let Placements { overwrites, damaged, .. } = &mut self.placements;
         overwrites.carry_out(&writer, copied, damaged)?;
         storage.arenas.fence()?;
+        storage.arenas.check_failures(failures)?;
         if !planted::active(Bug::MappedAfterCommit) {
             self.placements.mapped.carry_out(storage.mapped, storage.arenas, copied)?;
         }
@@ -454,10 +456,14 @@ fn apply<'a, L: Lookup>(
 /// Has the disk take the log, unless it has. A batch is about to write over committed blocks, and only the log can
 /// do that again. Says whether it is there: up to a staged write whose blocks are not, it would not be found.
 fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition, claims: &Claims) -> bool {
-    storage.medium != Medium::Block
-        || to <= log.durable
-        || planted::active(Bug::OverwriteUnwritten)
-        || (log.files.sync(log.from, to).is_ok() && flush_claims(storage, claims).is_ok())
+    if storage.medium != Medium::Block || to <= log.durable || planted::active(Bug::OverwriteUnwritten) {
+        return true;
+    }
+    let flushed = log.files.sync(log.from, to).and_then(|()| flush_claims(storage, claims));
+    if let Err(Error::TierFailed { tier, why }) = &flushed {
+        storage.fail_tier(*tier, why);
+    }
+    flushed.is_ok() && claims.runs().all(|run| storage.arenas.takes_writes(run.address.tier()))
 }
 
 /// Has the disk take the blocks that a batch names.

@@ -89,9 +89,10 @@ impl Storage<'_> {
 
     /// A lower tier's disk refused something: nothing is written there any more.
     pub(crate) fn fail_tier(&self, tier: TierNumber, why: &str) {
-        tracing::error!(tier = tier.0, why, "a lower tier failed: it is only read from now on");
-        self.arenas.fail(tier, why);
         self.space.lock().allocator.refuse_writes(tier);
+        if self.arenas.fail(tier, why) {
+            tracing::error!(tier = tier.0, why, "a lower tier failed: it is only read from now on");
+        }
     }
 
     /// Gives the first tier that can have it a step of memory more. Says whether there was one.

@@ -117,6 +117,10 @@ impl SharedFs {
                     allocator.abandon(&mut reservation);
                     allocator.set_aside(run);
                 }
+                Err(Error::TierFailed { tier, why }) => {
+                    self.space.lock().allocator.abandon(&mut reservation);
+                    self.storage().fail_tier(tier, &why);
+                }
                 plan => break plan,
             }
         };
@@ -148,6 +152,7 @@ impl SharedFs {
         reservation: &mut Reservation,
     ) -> Result<Option<Plan>, Error> {
         let snapshot = self.metadata.read()?;
+        let failures = self.arenas.failures();
         let mut plan = Plan::default();
         let mut at = 0;
         while let Some(blocks) = data_blocks(file, at)? {
@@ -175,6 +180,7 @@ impl SharedFs {
         }
         plan.changes.push((at..u64::MAX, Vec::new()));
         self.arenas.fence()?;
+        self.arenas.check_failures(failures)?;
         Ok(Some(plan))
     }
 

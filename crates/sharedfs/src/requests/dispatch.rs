@@ -97,6 +97,9 @@ impl SharedFs {
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
             Request::Extended { inode } => self.extended(session, *inode),
             Request::Map { inode } => self.map(session, *inode),
+            Request::TakeLoss { inode } => {
+                self.with_session(session, |found| Response::Lost(found.lost.remove(inode)))
+            }
             Request::IsWritten { inode } => Ok(Response::Written(self.is_written(*inode))),
             Request::Pass { number, inode, description } => {
                 self.pass(*number, *inode, description, descriptors)
@@ -141,6 +144,7 @@ impl SharedFs {
                     return Err(invalid("too many logs at once"));
                 }
                 self.make_durable(logs.iter().copied())?;
+                self.save_staged()?;
                 Ok(Response::Done)
             }
             Request::Accessed { accesses } => {

@@ -4,7 +4,7 @@
 use crate::Error;
 use cuesta_format::control::{
     CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_FOR_WRITING, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
-    STATE_CLOSED, STATE_UNWRITABLE, UNSERVED_SLOTS,
+    STATE_CLOSED, STATE_LOST, STATE_UNWRITABLE, UNSERVED_SLOTS,
 };
 use cuesta_format::kept_names::{self, WAYS, set_of};
 use cuesta_format::superblock::Medium;
@@ -166,6 +166,11 @@ impl Control {
     /// Tells that the disk did not take a log.
     pub fn publish_unwritable(&self) {
         word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_UNWRITABLE, Ordering::SeqCst);
+    }
+
+    /// Tells that a disk lost content which the session staged.
+    pub fn publish_loss(&self) {
+        word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_LOST, Ordering::SeqCst);
     }
 
     /// Whether the session says that a thread waits for a digest.

@@ -111,6 +111,8 @@ pub struct Session {
     pub untold: BTreeSet<InodeNumber>,
     /// Directories that it asked to read and was granted for writing, with the version of the last change before that.
     pub(crate) looked_at: BTreeMap<InodeNumber, u64>,
+    /// Files of which a disk lost content that it staged. Their next fsync tells.
+    pub(crate) lost: BTreeSet<InodeNumber>,
     /// Its turns with inodes that sessions take from each other.
     pub(crate) turns: BTreeMap<InodeNumber, Turn>,
     /// The answer that tells it of such a turn was not sent yet.
@@ -162,6 +164,7 @@ impl Session {
             revoked_all: false,
             untold: BTreeSet::new(),
             looked_at: BTreeMap::new(),
+            lost: BTreeSet::new(),
             turns: BTreeMap::new(),
             is_unanswered: false,
             lingering: VecDeque::new(),

@@ -4,6 +4,7 @@
 use crate::cache::file_content::Source;
 use crate::cache::inode::{Inode, State};
 use crate::client::client::Client;
+use crate::client::halt::Halt;
 use crate::errno::{Error, unexpected};
 use crate::open_files::open_file::OpenFile;
 use crate::session::arenas::doubtful;
@@ -21,7 +22,11 @@ const DOUBTS_MAX: u32 = 1000;
 /// Why a read cannot continue under the lock.
 enum ReadStop {
     Extents,
-    Arena(ArenaId),
+    /// It is not mapped. `is_staged`: no digest has taken what lies there, as far as this session knows.
+    Arena {
+        arena: ArenaId,
+        is_staged: bool,
+    },
     Doubtful(BlockAddress),
     Failed(Error),
 }
@@ -134,6 +139,7 @@ impl Client {
     ) -> Result<usize, Error> {
         let inode = file.inode_ref();
         let mut doubts = 0;
+        let mut has_digested = false;
         self.operate(|_attempt| {
             loop {
                 let state = self.reading_or_ship(inode, ships)?;
@@ -152,9 +158,17 @@ impl Client {
                         drop(state);
                         self.fetch_extents(inode)?;
                     }
-                    Err(ReadStop::Arena(arena)) => {
+                    Err(ReadStop::Arena { arena, is_staged }) => {
                         drop(state);
-                        self.session.map_arena(arena)?;
+                        match self.session.map_arena(arena) {
+                            Ok(()) => {}
+                            // Its disk failed. A digest puts what this session staged there elsewhere.
+                            Err(_) if is_staged && !has_digested => {
+                                has_digested = true;
+                                return Err(Halt::Undigested);
+                            }
+                            Err(error) => return Err(error.into()),
+                        }
                     }
                     Err(ReadStop::Doubtful(address)) => {
                         drop(state);
@@ -254,7 +268,8 @@ impl Client {
         let arena = geometry.arena(block);
         let offset = geometry.arena_offset(block);
         let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
-        let mapping = self.session.arenas.get(arena).ok_or(ReadStop::Arena(arena))?;
+        let mapping =
+            self.session.arenas.get(arena).ok_or(ReadStop::Arena { arena, is_staged: !has_sums })?;
         let (part, _) = out.split_at(bytes as usize);
         if self.session.arenas.plays_disks {
             self.play_read(mapping, block, bytes);

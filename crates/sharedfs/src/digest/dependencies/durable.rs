@@ -63,10 +63,32 @@ impl SharedFs {
         Ok(())
     }
 
-    /// The disk has all blocks that a session wrote and no digest has taken when this returns.
+    /// The disks have all blocks that a session wrote and no digest has taken when this returns, but for those of tiers
+    /// that failed: see [`SharedFs::save_staged`].
     pub(crate) fn flush_staged(&self, session: SessionId) -> Result<(), Error> {
         let granted = self.space.lock().windows.granted_to(session);
-        self.arenas.flush(granted.iter().map(|run| self.geometry().arena(run.address)))
+        loop {
+            match self.arenas.flush(granted.iter().map(|run| self.geometry().arena(run.address))) {
+                Err(Error::TierFailed { tier, why }) => self.storage().fail_tier(tier, &why),
+                flushed => return flushed,
+            }
+        }
+    }
+
+    /// Digests the logs of sessions that may have staged content on a tier that failed: the digest puts it elsewhere,
+    /// durably. Call without the digester.
+    pub(crate) fn save_staged(&self) -> Result<(), Error> {
+        if self.arenas.failures() == 0 {
+            return Ok(());
+        }
+        let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
+        for session in sessions {
+            let granted = self.space.lock().windows.granted_to(session);
+            if granted.iter().any(|run| !self.arenas.takes_writes(run.address.tier())) {
+                self.digest_completed(session)?;
+            }
+        }
+        Ok(())
     }
 
     /// The entries that the disk may lack of a part of a log that was written to `written`, if there are any.

@@ -39,6 +39,10 @@ impl SharedFs {
             let placed = std::mem::take(&mut digester.placements.placed);
             found.reports.push_back(BatchReport { to: batch.to, placed });
         }
+        if !digester.placements.lost.is_empty() {
+            found.lost.extend(digester.placements.lost.drain(..));
+            found.control.publish_loss();
+        }
         while let Some((inode, _)) = found.lingering.pop_front_if(|&mut (_, until)| until <= batch.to) {
             leases.digested(session, inode, batch.to);
         }

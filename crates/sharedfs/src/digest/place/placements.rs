@@ -35,6 +35,8 @@ pub struct Placements {
     pub bytes_copied: u64,
     /// Blocks that were written in part, and found damaged.
     pub damaged: Vec<(InodeNumber, BlockAddress)>,
+    /// Files of which a disk lost content that the session staged.
+    pub lost: Vec<InodeNumber>,
     pub(super) spans: Spans,
 }
 
@@ -48,5 +50,6 @@ impl Placements {
         self.mapped.clear();
         self.bytes_copied = 0;
         self.damaged.clear();
+        self.lost.clear();
     }
 }

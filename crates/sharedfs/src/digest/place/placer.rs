@@ -14,7 +14,7 @@ use crate::namespace::{Content, Node, Part};
 use crate::tiers::{Arenas, Claims, ContentWriter, Reservation, Run, Space, split_at_arenas};
 use cuesta_format::entry::crc32c;
 use cuesta_format::wire::Placed;
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber, TierNumber};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, TierNumber};
 use cuesta_media::Node as MemoryNode;
 use parking_lot::Mutex;
 use std::mem::discriminant;
@@ -209,7 +209,7 @@ impl Placer<'_> {
                 return Ok(Err(OutOfBlocks));
             };
             let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
-            self.fill(node, parts, &extent, &mut out.damaged)?;
+            self.fill(node, parts, &extent, out)?;
             out.bytes_copied += u64::from(run.blocks) * BLOCK_BYTES;
             out.extents.push(extent);
             out.placed.push(Placed { inode: node.record.inode, extent });
@@ -240,7 +240,10 @@ impl Placer<'_> {
         for extent in split_at_arenas(self.arenas.geometry(), &all) {
             let run = Run { address: extent.address, blocks: extent.blocks };
             let expected = |block| self.claims.sum_of(block, self.batch);
-            self.writer.adopt(run, expected, |block| out.damaged.push((node.record.inode, block)))?;
+            self.writer.adopt(run, expected, |block| {
+                out.damaged.push((node.record.inode, block));
+                out.lost.push(node.record.inode);
+            })?;
             self.reservation.adopted.push(run);
             out.extents.push(extent);
             out.placed.push(Placed { inode: node.record.inode, extent });
@@ -299,13 +302,7 @@ impl Placer<'_> {
     }
 
     /// Copies what remains of the batch into a new extent.
-    fn fill(
-        &self,
-        node: &Node,
-        parts: &[Part],
-        extent: &Extent,
-        damaged: &mut Vec<(InodeNumber, BlockAddress)>,
-    ) -> Result<(), Error> {
+    fn fill(&self, node: &Node, parts: &[Part], extent: &Extent, out: &mut Placements) -> Result<(), Error> {
         let from = extent.file_block * BLOCK_BYTES;
         let to = extent.end_block() * BLOCK_BYTES;
         let mut part = parts.partition_point(|part| part.end <= from);
@@ -330,11 +327,12 @@ impl Placer<'_> {
                 let to = extent.address.plus(at - from);
                 match old {
                     _ if !is_sound => {
-                        damaged.push((node.record.inode, to));
+                        out.damaged.push((node.record.inode, to));
+                        out.lost.push(node.record.inode);
                         self.writer.put_damaged(to, &block)?;
                     }
                     Some(old) if !is_given || !self.recovering && self.arenas.is_known_damaged(old)? => {
-                        damaged.push((node.record.inode, old));
+                        out.damaged.push((node.record.inode, old));
                         self.writer.put_damaged(to, &block)?;
                     }
                     _ => self.writer.put(to, &block)?,

@@ -35,6 +35,11 @@ impl SharedFs {
         if self.superblock.medium != Medium::Block {
             return Ok(());
         }
+        self.cut_once()?;
+        self.save_staged()
+    }
+
+    fn cut_once(&self) -> Result<(), Error> {
         let cuts = self.epochs.cuts.load(Ordering::SeqCst);
         let mut cutting = self.epochs.cutting.lock();
         if self.epochs.cuts.load(Ordering::SeqCst) > cuts && !self.epochs.has_failed() {

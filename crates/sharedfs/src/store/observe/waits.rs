@@ -70,6 +70,7 @@ fn kind(request: &Request) -> usize {
         | Request::Migrate { .. }
         | Request::Drain { .. }
         | Request::Verify { .. }
+        | Request::TakeLoss { .. }
         | Request::Trace { .. }
         | Request::Stop
         | Request::Stands

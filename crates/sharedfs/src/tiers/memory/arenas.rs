@@ -82,14 +82,31 @@ impl Arenas {
         lower.as_ref().err().map(String::as_str)
     }
 
-    /// A tier failed: nothing is written there any more.
-    pub(crate) fn fail(&self, tier: TierNumber, why: &str) {
-        self.failed.lock().entry(tier).or_insert_with(|| why.to_owned());
+    /// A tier failed: nothing is written there any more. Says whether that is new.
+    pub(crate) fn fail(&self, tier: TierNumber, why: &str) -> bool {
+        let mut failed = self.failed.lock();
+        let is_new = !failed.contains_key(&tier);
+        failed.entry(tier).or_insert_with(|| why.to_owned());
+        is_new
     }
 
     /// Whether a tier failed, or is missing.
     pub(crate) fn has_failed(&self) -> bool {
         !self.failed.lock().is_empty() || self.missing().next().is_some()
+    }
+
+    /// How many tiers have failed since the store was opened.
+    pub(crate) fn failures(&self) -> usize {
+        self.failed.lock().len()
+    }
+
+    /// An error if more tiers have failed than `failures`: [`Arenas::fence`] left these out.
+    pub(crate) fn check_failures(&self, failures: usize) -> Result<(), Error> {
+        let failed = self.failed.lock();
+        match failed.iter().next_back().filter(|_| failed.len() > failures) {
+            Some((&tier, why)) => Err(Error::TierFailed { tier, why: why.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Why a tier failed, if it did.
@@ -166,13 +183,25 @@ impl Arenas {
         }
     }
 
-    /// Has the disks take all that was written to arenas by calls, where the store waits for disks.
+    /// Has the disks take all that was written to arenas by calls, where the store waits for disks. Tiers that are missing
+    /// or failed before have nothing to take.
     pub fn flush(&self, arenas: impl IntoIterator<Item = ArenaId>) -> Result<(), Error> {
         if self.fast.medium() == Medium::Memory {
             return Ok(());
         }
         let arenas: BTreeSet<ArenaId> = arenas.into_iter().collect();
-        arenas.into_iter().try_for_each(|arena| self.tier(arena.tier())?.flush(arena))
+        arenas.into_iter().filter(|arena| self.takes_writes(arena.tier())).try_for_each(|arena| {
+            let tier = arena.tier();
+            self.tier(tier)?.flush(arena).map_err(|error| match tier {
+                TierNumber::FAST => error,
+                _ => Error::TierFailed { tier, why: error.to_string() },
+            })
+        })
+    }
+
+    /// Whether a tier is there and did not fail.
+    pub(crate) fn takes_writes(&self, tier: TierNumber) -> bool {
+        self.tier(tier).is_ok() && self.why_failed(tier).is_none()
     }
 
     /// Blocks of one arena are about to be read ([`TierArenas::play_read`]).

@@ -7,7 +7,7 @@
 
 use super::page_size::PageSizes;
 use super::stamps::ArenaStamps;
-use super::written_arenas::WrittenArenas;
+use super::written_arenas::{WrittenArenas, is_shortage};
 use crate::Error;
 use crate::tiers::blocks::Run;
 use crate::tiers::device::{Part, Parts};
@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -94,6 +95,8 @@ pub struct TierArenas {
     /// Where content is written by calls.
     written: Option<WrittenArenas>,
     last: Mutex<Last>,
+    /// The disk failed a write. The kernel tells of that once.
+    has_lost_writes: AtomicBool,
     /// Says in them in which opening they were written.
     stamps: OnceLock<Arc<ArenaStamps>>,
     /// Steps that may have small pages.
@@ -157,6 +160,7 @@ impl TierArenas {
             played: OnceLock::new(),
             written,
             last,
+            has_lost_writes: AtomicBool::new(false),
             stamps,
             small,
         })
@@ -401,11 +405,21 @@ impl TierArenas {
     /// Has the disk take all that was written to an arena by calls (medium `block`).
     pub(crate) fn flush(&self, arena: ArenaId) -> Result<(), Error> {
         let Some(files) = &self.written else { return Ok(()) };
-        let written = files.file(arena).map_err(Error::errno("open an arena to sync it"))?;
         if let Some(disk) = self.played.get() {
             disk.flush();
         }
-        flush_file(written.file.as_fd()).map_err(Error::errno("sync an arena"))
+        if self.has_lost_writes.load(Ordering::Acquire) {
+            return Err(Error::errno("sync an arena")(Errno::IO));
+        }
+        match files.file(arena) {
+            Ok(written) => flush_file(written.file.as_fd()).map_err(Error::errno("sync an arena")),
+            // The mapping has the same pages, and needs no descriptor.
+            Err(errno) if is_shortage(errno) => {
+                let mapping = self.mapping(arena)?;
+                Ok(mapping.sync(0, mapping.len())?)
+            }
+            Err(errno) => Err(Error::errno("open an arena to sync it")(errno)),
+        }
     }
 
     /// Has the disk take blocks that a session wrote (medium `block`). A flush has to follow.
@@ -416,7 +430,9 @@ impl TierArenas {
             if let Some(disk) = self.played.get() {
                 disk.write_back();
             }
-            write_back(written.file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES);
+            if write_back(written.file.as_fd(), offset, u64::from(run.blocks) * BLOCK_BYTES).is_err() {
+                self.has_lost_writes.store(true, Ordering::Release);
+            }
         }
     }
 
