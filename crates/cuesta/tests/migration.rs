@@ -232,6 +232,49 @@ fn a_tier_that_holds_more_than_the_others_have_room_for_is_not_drained() {
 }
 
 #[test]
+fn a_tier_is_added_below_the_others_while_a_program_goes_on() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    tiered.ran(&format!("{TREE}make()"));
+    let mut writer = tiered.begin(
+        "
+file = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+os.pwrite(file, data(30), 0)
+print('there', flush=True)
+input()
+os.pwrite(file, b'more', len(data(30)))
+os.fsync(file)
+assert os.pread(file, 1 << 20, 0) == data(30) + b'more'
+check()
+print('wrote', flush=True)
+input()
+check()
+assert os.pread(file, 1 << 20, 0) == data(30) + b'more'",
+    );
+    let asked = format!("archive={}:256M", tiered.disk.path().join("archive").display());
+    let added = tiered.place.cuesta(&["tier", "add", "store", &asked]);
+    assert_eq!(added.status(), 0, "{}", added.errors());
+    assert!(added.text().contains("added archive: tier 2 in"), "{}", added.text());
+    writer.go_on();
+    assert_eq!(writer.line().trim(), "wrote");
+    let told = tiered.migrated("/cuesta", "archive");
+    assert_eq!(told["files"], 41);
+    assert_eq!(tiered.used()[..2], [0, 0]);
+    writer.succeeds();
+    tiered.ran(&format!("{TREE}check()"));
+    for (again, why) in [(asked.as_str(), "has a tier called archive already"), ("tape", "NAME=PATH:SIZE")] {
+        let refused = tiered.place.cuesta(&["tier", "add", "store", again]);
+        assert!(refused.status() == 2 && refused.errors().contains(why), "{}", refused.errors());
+    }
+    // Content goes further down if the tier above is drained.
+    assert_eq!(tiered.migrated("/cuesta", "disk")["files"], 41);
+    assert_eq!(tiered.place.cuesta(&["tier", "drain", "store", "disk"]).status(), 0);
+    let used = tiered.used();
+    assert!(used[..2] == [0, 0] && used[2] > 0, "{used:?}");
+    tiered.ran(&format!("{TREE}check()"));
+    tiered.assert_sound();
+}
+
+#[test]
 fn a_file_that_a_program_maps_stays() {
     let tiered = Tiered::with_fast_tier_of("64M");
     tiered.ran(&format!("{TREE}make()"));

@@ -31,7 +31,7 @@ mod device;
 mod refusals;
 mod sizes;
 mod survival;
-mod tiers;
+pub mod tiers;
 
 use refusals::{refuse_device, refuse_to_overwrite};
 use sizes::{ARENA_BYTES_MIN, sizes};

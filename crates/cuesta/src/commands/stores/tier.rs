@@ -1,7 +1,9 @@
 //! `cuesta tier`: the tiers of a store.
 
+mod add;
 mod drain;
 
+use crate::commands::stores::mkfs::tiers::AskedTier;
 use crate::daemons::daemon::Daemon;
 use crate::messages::failure::Failure;
 use crate::messages::output;
@@ -28,6 +30,7 @@ use std::process::ExitCode;
 Examples:
   cuesta tier list ~/store
   cuesta tier list --json ~/store
+  cuesta tier add ~/store archive=/mnt/hdd/tier:2T
   cuesta tier drain ~/store disk
 
 Exit status: 0 done, 1 failed or something stayed, 2 wrong usage, 3 no daemon serves the store."
@@ -47,6 +50,19 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Add a lower tier below all others
+    ///
+    /// The store's daemon is replaced for that; programs wait for the next one, and go on.
+    Add {
+        /// The store's directory
+        store: PathBuf,
+        /// The tier, as for cuesta mkfs --tier
+        #[arg(value_name = "NAME=PATH:SIZE[,profile=PROFILE]")]
+        tier: AskedTier,
+        /// Take a disk whatever it holds, which is lost
+        #[arg(long)]
+        overwrite_device: bool,
+    },
     /// Move all content of a lower tier to the others
     Drain {
         /// The store's directory
@@ -64,6 +80,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             output::print(&if *json { as_json(&tiers) } else { as_text(&tiers) })?;
             Ok(ExitCode::SUCCESS)
         }
+        Action::Add { store, tier, overwrite_device } => add::execute(store, tier, *overwrite_device),
         Action::Drain { store, tier } => drain::execute(store, tier),
     }
 }

@@ -21,6 +21,13 @@ pub struct AskedTier {
     profile: DiskProfile,
 }
 
+impl AskedTier {
+    /// What it is to be called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl FromStr for AskedTier {
     type Err = String;
 
@@ -73,7 +80,7 @@ fn room(path: &Path, overwrites_device: bool) -> Result<u64, Failure> {
 }
 
 /// The tiers that the command line asks for, in its order. Fails if a place is taken, or has too little room.
-pub(super) fn planned(
+pub fn planned(
     asked: &[AskedTier],
     geometry: &Geometry,
     overwrites_device: bool,
