@@ -4,6 +4,7 @@ use crate::common::conversation::Conversation;
 use crate::common::disk::Disk;
 use crate::common::{TestFolder, can_mount};
 use std::fs::File;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -99,8 +100,8 @@ fn a_write_to_a_part_of_a_block_on_a_lower_disk_that_takes_no_writes_is_kept() {
     run("check(0)");
     let migrated = disk.place.cuesta(&["migrate", "--store", "store", "--to", "disk", "/cuesta/0"]);
     assert_eq!(migrated.status(), 0, "{}", migrated.errors());
-    // What is there by now is, and can be read.
-    assert!(std::process::Command::new("sync").status().unwrap().success());
+    // The disk has all that it was asked to take, and can be read.
+    assert!(Command::new("sync").arg("-f").arg(disk.place.path("disk")).status().unwrap().success());
     disk.break_down();
     run("
 write(1)
