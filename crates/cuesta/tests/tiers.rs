@@ -2,78 +2,14 @@
 
 use crate::common::conversation::Conversation;
 use crate::common::disk::Disk;
-use crate::common::{Ended, TestFolder, can_mount};
+use crate::common::room::{room_of, wait_for_room};
+use crate::common::tiered::Tiered;
+use crate::common::{TestFolder, can_mount};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
-struct Tiered {
-    place: TestFolder,
-    /// On a disk: where the tests' folders lie is memory.
-    disk: tempfile::TempDir,
-}
-
-impl Tiered {
-    fn new() -> Tiered {
-        Tiered::with_fast_tier_of("8M")
-    }
-
-    fn with_fast_tier_of(size: &str) -> Tiered {
-        let (tiered, told) = Tiered::over(&[("disk", "tier", "256M")], size);
-        assert!(told.contains("over one lower tier"), "{told}");
-        tiered
-    }
-
-    /// A store over lower tiers, each with its name, folder and size. Answers what `mkfs` told.
-    fn over(tiers: &[(&str, &str, &str)], size: &str) -> (Tiered, String) {
-        let (place, disk) = (TestFolder::new(), tempfile::tempdir_in("/var/tmp").unwrap());
-        let of = |&(name, folder, size): &(&str, &str, &str)| {
-            ["--tier".to_owned(), format!("{name}={}:{size}", disk.path().join(folder).display())]
-        };
-        let tiers: Vec<String> = tiers.iter().flat_map(of).collect();
-        let mut arguments = vec!["mkfs", "store", "--medium", "memory", "--nvm", size];
-        arguments.extend(tiers.iter().map(String::as_str));
-        let made = place.cuesta(&arguments);
-        assert_eq!(made.status(), 0, "{}", made.errors());
-        (Tiered { place, disk }, made.text())
-    }
-
-    fn tier(&self) -> PathBuf {
-        self.disk.path().join("tier")
-    }
-
-    fn python(&self, script: &str) -> Ended {
-        let script = format!("import errno, os, random\n{script}");
-        self.place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script])
-    }
-
-    #[track_caller]
-    fn ran(&self, script: &str) -> String {
-        let ended = self.python(script);
-        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
-        ended.text()
-    }
-
-    /// Bytes that files have in each tier, once all logs are digested.
-    fn used(&self) -> Vec<u64> {
-        assert_eq!(self.place.cuesta(&["explain", "--store", "store", "/cuesta"]).status(), 0);
-        let listed = self.place.cuesta(&["tier", "list", "--json", "store"]).text();
-        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
-        let tiers = listed["tiers"].as_array().unwrap();
-        tiers.iter().map(|tier| tier["bytes_used"].as_u64().unwrap()).collect()
-    }
-
-    fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.place.cuesta(&["status", "--json", "store"]).text()).unwrap()
-    }
-
-    fn stop(&self) {
-        assert_eq!(self.place.cuesta(&["stop", "store"]).status(), 0);
-    }
-}
 
 /// Twenty times the fast tier, in files of many sizes, and how to look whether all of it is there.
 const FILES: &str = "
@@ -473,6 +409,14 @@ fn a_disk_without_a_file_system_is_a_tier() {
     place.kill_daemon();
     place.wait_until_unused();
     run("assert open('/cuesta/large', 'rb').read() == random.Random(2).randbytes(60_000_000)");
+    // A discard on a loop device makes a hole in its file.
+    let image = images.path().join("image");
+    rustix::fs::fsync(File::open(&disk.0).unwrap()).unwrap();
+    assert!(room_of(&image) >= 48 << 20);
+    run("import os\nos.unlink('/cuesta/large')");
+    wait_for_room(&image, 16 << 20);
+    run("open('/cuesta/large', 'wb').write(random.Random(3).randbytes(60_000_000))
+assert open('/cuesta/large', 'rb').read() == random.Random(3).randbytes(60_000_000)");
     let listed = place.cuesta(&["tier", "list", "store"]).text();
     assert!(listed.contains("raw plays read_ns=2000,seek_ns=1000"), "{listed}");
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);

@@ -5,6 +5,8 @@
 pub mod conversation;
 pub mod disk;
 pub mod mounted;
+pub mod room;
+pub mod tiered;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,0 +1,70 @@
+//! A store in memory over lower tiers.
+
+use super::{Ended, TestFolder};
+use std::path::PathBuf;
+
+/// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
+pub struct Tiered {
+    pub place: TestFolder,
+    /// On a disk: where the tests' folders lie is memory.
+    pub disk: tempfile::TempDir,
+}
+
+impl Tiered {
+    pub fn new() -> Tiered {
+        Tiered::with_fast_tier_of("8M")
+    }
+
+    pub fn with_fast_tier_of(size: &str) -> Tiered {
+        let (tiered, told) = Tiered::over(&[("disk", "tier", "256M")], size);
+        assert!(told.contains("over one lower tier"), "{told}");
+        tiered
+    }
+
+    /// A store over lower tiers, each with its name, folder and size. Answers what `mkfs` told.
+    pub fn over(tiers: &[(&str, &str, &str)], size: &str) -> (Tiered, String) {
+        let (place, disk) = (TestFolder::new(), tempfile::tempdir_in("/var/tmp").unwrap());
+        let of = |&(name, folder, size): &(&str, &str, &str)| {
+            ["--tier".to_owned(), format!("{name}={}:{size}", disk.path().join(folder).display())]
+        };
+        let tiers: Vec<String> = tiers.iter().flat_map(of).collect();
+        let mut arguments = vec!["mkfs", "store", "--medium", "memory", "--nvm", size];
+        arguments.extend(tiers.iter().map(String::as_str));
+        let made = place.cuesta(&arguments);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        (Tiered { place, disk }, made.text())
+    }
+
+    pub fn tier(&self) -> PathBuf {
+        self.disk.path().join("tier")
+    }
+
+    pub fn python(&self, script: &str) -> Ended {
+        let script = format!("import errno, os, random\n{script}");
+        self.place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &script])
+    }
+
+    #[track_caller]
+    pub fn ran(&self, script: &str) -> String {
+        let ended = self.python(script);
+        assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
+        ended.text()
+    }
+
+    /// Bytes that files have in each tier, once all logs are digested.
+    pub fn used(&self) -> Vec<u64> {
+        assert_eq!(self.place.cuesta(&["explain", "--store", "store", "/cuesta"]).status(), 0);
+        let listed = self.place.cuesta(&["tier", "list", "--json", "store"]).text();
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let tiers = listed["tiers"].as_array().unwrap();
+        tiers.iter().map(|tier| tier["bytes_used"].as_u64().unwrap()).collect()
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.place.cuesta(&["status", "--json", "store"]).text()).unwrap()
+    }
+
+    pub fn stop(&self) {
+        assert_eq!(self.place.cuesta(&["stop", "store"]).status(), 0);
+    }
+}
