@@ -26,6 +26,7 @@ mod once;
 mod operator;
 mod optimistic;
 mod restart;
+mod room_of_tiers;
 mod sharing;
 mod tidy;
 mod tiers;

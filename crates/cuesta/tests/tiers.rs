@@ -2,6 +2,7 @@
 
 use crate::common::conversation::Conversation;
 use crate::common::disk::Disk;
+use crate::common::room::{room_of, wait_for_room};
 use crate::common::tiered::Tiered;
 use crate::common::{TestFolder, can_mount};
 use std::fs::File;
@@ -408,6 +409,14 @@ fn a_disk_without_a_file_system_is_a_tier() {
     place.kill_daemon();
     place.wait_until_unused();
     run("assert open('/cuesta/large', 'rb').read() == random.Random(2).randbytes(60_000_000)");
+    // A discard on a loop device makes a hole in its file.
+    let image = images.path().join("image");
+    rustix::fs::fsync(File::open(&disk.0).unwrap()).unwrap();
+    assert!(room_of(&image) >= 48 << 20);
+    run("import os\nos.unlink('/cuesta/large')");
+    wait_for_room(&image, 16 << 20);
+    run("open('/cuesta/large', 'wb').write(random.Random(3).randbytes(60_000_000))
+assert open('/cuesta/large', 'rb').read() == random.Random(3).randbytes(60_000_000)");
     let listed = place.cuesta(&["tier", "list", "store"]).text();
     assert!(listed.contains("raw plays read_ns=2000,seek_ns=1000"), "{listed}");
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);

@@ -21,6 +21,7 @@ pub use copying::user_copy::{Fault, UserSlice, UserSliceMut, read_c_string};
 pub use copying::{persist, user_copy};
 pub use cuesta_format::Medium;
 pub use disk::direct::{DIRECT_BYTES, DirectWriter, Piece, open_direct};
+pub use disk::discard::discard;
 pub use disk::gathered::{GatherError, begin_write_back, flush_file, write_back, write_gathered};
 pub use error::{AccessError, MediaError};
 pub use files::create::{

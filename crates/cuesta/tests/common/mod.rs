@@ -5,6 +5,7 @@
 pub mod conversation;
 pub mod disk;
 pub mod mounted;
+pub mod room;
 pub mod tiered;
 
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `preparing` | control pages, segments and arena memory are made before sessions need them |
 //! | `orphans` | inodes without a name go once no program has them open |
+//! | `giving_back` | disks of lower tiers get back what removed files had |
 //! | `idle_memory` | the C library's free memory goes back to the kernel |
 //! | `tier_write_back` | below a store in memory, the daemon flushes lower tiers to their disks |
 //! | `migration` | content moves from one tier to another |
@@ -11,6 +12,7 @@
 //!
 //! Nothing here decides when it runs: threads of `server` call it.
 
+mod giving_back;
 mod idle_memory;
 mod migration;
 mod orphans;

@@ -16,6 +16,9 @@ use cuesta_media::Node;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
+/// Room is made again for so many blocks at once: 4 MiB, as a window has at first.
+const BARE_BLOCKS_MOST: u32 = 1 << 10;
+
 /// The store, as a digest works on it.
 pub struct Storage<'a> {
     /// Sizes.
@@ -75,6 +78,9 @@ impl Storage<'_> {
         if !self.space.lock().allocator.takes_writes(tier) {
             return Ok(None);
         }
+        if let Some(grown) = self.make_room_again(tier)? {
+            return Ok(Some(grown));
+        }
         let grown = match self.arenas.grow(tier, wanted) {
             Err(Error::NoSpace) => return Ok(None),
             Err(error) if tier != TierNumber::FAST => {
@@ -85,6 +91,28 @@ impl Storage<'_> {
         };
         self.space.lock().allocator.grow(&grown);
         Ok(Some(grown))
+    }
+
+    /// Makes room again for free blocks of a lower tier of which the disk has it back. `None`: there are none, or the disk is full.
+    fn make_room_again(&self, tier: TierNumber) -> Result<Option<Grown>, Error> {
+        let mut last = None;
+        let mut blocks = 0;
+        while blocks < BARE_BLOCKS_MOST {
+            let most = BARE_BLOCKS_MOST - blocks;
+            let Some(run) = self.space.lock().allocator.take_bare(tier, most) else { break };
+            let made = self.arenas.tier(tier).and_then(|arenas| arenas.make_room(run));
+            self.space.lock().allocator.put_back(run, made.is_ok());
+            match made {
+                Ok(grown) => last = Some(grown),
+                Err(Error::NoSpace) => break,
+                Err(error) => {
+                    self.fail_tier(tier, &error.to_string());
+                    break;
+                }
+            }
+            blocks += run.blocks;
+        }
+        Ok(last)
     }
 
     /// A lower tier's disk refused something: nothing is written there any more.

@@ -241,7 +241,7 @@ impl Service for SharedFs {
             return Ok(true);
         }
         self.references.sweep_if_any()?;
-        let found = self.collapse_step()?;
+        let found = self.collapse_step()? || self.give_room_back()?;
         // A digest takes memory all the time.
         if !found && self.digester.try_lock().is_some() {
             self.idle_memory.give_back(self.counters.digested_entries.load(Ordering::Relaxed));

@@ -30,13 +30,16 @@ pub(crate) fn load_allocator(
     for tier in arenas.missing() {
         load_missing_tier(&mut allocator, &snapshot, tier, geometry)?;
     }
+    granted.iter().for_each(|&run| allocator.occupy_window(run));
+    for tier in arenas.tiers().filter(|tier| tier.makes_room_below()) {
+        allocator.doubt_room(tier.number());
+    }
     let mut windows = Windows::default();
     for (session, address, record) in &kept {
         if !windows.find(*session, *address, record) {
             return Err(damaged_window(*session, *address));
         }
     }
-    granted.into_iter().for_each(|run| allocator.occupy_window(run));
     Ok((allocator, windows))
 }
 

@@ -1,6 +1,6 @@
 //! `cuesta migrate`.
 
-use crate::commands::stores::tier;
+use crate::commands::stores::tier::named::number_of;
 use crate::daemons::daemon::Daemon;
 use crate::daemons::start;
 use crate::messages::failure::Failure;
@@ -53,7 +53,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
-    let tier = tier::named(&mut daemon, &arguments.to)?;
+    let tier = number_of(&mut daemon, &arguments.to)?;
     let path = inner.as_os_str().as_bytes().to_vec();
     let all = move_all(&mut daemon, &path, tier, &arguments.path)?;
     output::print(&if arguments.json { as_json(&all) } else { as_text(&all, &arguments.to) })?;

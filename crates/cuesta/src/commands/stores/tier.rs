@@ -2,6 +2,7 @@
 
 mod add;
 mod drain;
+pub mod named;
 
 use crate::commands::stores::mkfs::tiers::AskedTier;
 use crate::daemons::daemon::Daemon;
@@ -10,9 +11,9 @@ use crate::messages::output;
 use crate::messages::size::human;
 use crate::stores::store::Store;
 use clap::Subcommand;
+use cuesta_format::BLOCK_BYTES;
 use cuesta_format::disk_profile::{DiskProfile, DiskUse};
-use cuesta_format::wire::{Request, Response, TierStatus};
-use cuesta_format::{BLOCK_BYTES, TierNumber};
+use cuesta_format::wire::TierStatus;
 use cuesta_media::emulate::calibrate_disk::{DiskFigures, DiskRow};
 use serde_json::json;
 use std::path::PathBuf;
@@ -76,33 +77,12 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     match &arguments.action {
         Action::List { store, json } => {
             let mut daemon = Daemon::expect(&Store::find(store)?)?;
-            let tiers = all(&mut daemon)?;
+            let tiers = named::all(&mut daemon)?;
             output::print(&if *json { as_json(&tiers) } else { as_text(&tiers) })?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Add { store, tier, overwrite_device } => add::execute(store, tier, *overwrite_device),
         Action::Drain { store, tier } => drain::execute(store, tier),
-    }
-}
-
-/// The tiers of the store, the fast one first.
-fn all(daemon: &mut Daemon) -> Result<Vec<TierStatus>, Failure> {
-    match daemon.ask(&Request::Status)? {
-        Response::Status(status) => Ok(status.tiers),
-        other => Err(daemon.unexpected(&other)),
-    }
-}
-
-/// The tier with that name or number.
-pub fn named(daemon: &mut Daemon, name: &str) -> Result<TierNumber, Failure> {
-    let tiers = all(daemon)?;
-    match tiers.iter().find(|tier| tier.name == name || tier.number.to_string() == name) {
-        Some(tier) => Ok(tier.number),
-        None => {
-            let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
-            let why = format!("{name}: the store has no such tier; it has {}", names.join(", "));
-            Err(Failure::new(why))
-        }
     }
 }
 

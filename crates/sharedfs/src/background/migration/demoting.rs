@@ -1,14 +1,15 @@
 //! Moves cold content down, one part of a file at a time, as [`levels`](super::levels) and [`coldness`](super::coldness) say.
 
-use super::Wait;
 use super::candidates::Candidates;
 use super::coldness::cold_before;
 use super::levels::{Level, low_mark};
+use super::mover::Mover;
 use super::part::Which;
+use super::waking::Wait;
 use crate::requests::Trouble;
 use crate::tiers::{Space, blocks_in};
 use crate::{Error, SharedFs};
-use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber};
+use cuesta_format::{BLOCK_BYTES, TierNumber};
 use cuesta_media::clock;
 use cuesta_media::emulate::settle;
 use std::sync::atomic::Ordering;
@@ -17,24 +18,6 @@ use std::time::{Duration, Instant};
 /// If nothing is cold enough, the mover looks again so much later, and twice as late each time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
-
-/// The mover, between two parts.
-#[derive(Debug, Default)]
-pub(super) struct Mover {
-    /// How urgent it is, of each tier.
-    levels: Vec<Level>,
-    /// Files that may leave a tier.
-    candidates: Option<(TierNumber, Candidates)>,
-    /// The file that it is at, and the next block.
-    current: Option<(InodeNumber, u64)>,
-    /// How long it waits if it finds nothing again.
-    look_again: Duration,
-    /// Bytes that sessions had read and written the last time,
-    seen: (u64, u64),
-    /// and in the time before, of which the last part counts most.
-    recent: (u64, u64),
-    low_mark: u64,
-}
 
 impl SharedFs {
     /// Whether content can move by itself.
@@ -45,7 +28,7 @@ impl SharedFs {
     /// A digest ended: if the fast tier is too full by now, the mover wakes up.
     pub(crate) fn note_usage(&self) {
         if self.migrates() {
-            self.migration.wake_above(|| self.usage(TierNumber::FAST).map_or(0, thousandths));
+            self.migration.waking.wake_above(|| self.usage(TierNumber::FAST).map_or(0, thousandths));
         }
     }
 
@@ -53,12 +36,12 @@ impl SharedFs {
     pub(crate) fn migrate_some(&self) -> bool {
         let wait = self.demote_some();
         settle();
-        self.migration.wait(wait)
+        self.migration.waking.wait(wait)
     }
 
     /// [`SharedFs::migrate_some`] returns, and does no more.
     pub(crate) fn stop_migrating(&self) {
-        self.migration.end();
+        self.migration.waking.end();
     }
 
     fn demote_some(&self) -> Wait {

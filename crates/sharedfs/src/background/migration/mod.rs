@@ -12,6 +12,8 @@
 //! | `levels` | policy: when content moves down by itself, and how much of the time |
 //! | `coldness` | policy: which files go first |
 //! | `candidates` | the coldest files of a tier |
+//! | `mover` | the state of the thread that moves them down: how urgent it is, and which file is next |
+//! | `waking` | the thread sleeps, and a digest wakes it |
 //! | `demoting` | moves them down, a part at a time |
 //!
 //! The copy holds no lock and no lease, so programs read and write the file meanwhile. Before the transaction the mover takes the
@@ -27,14 +29,16 @@ mod copying;
 mod demoting;
 mod draining;
 mod levels;
+mod mover;
 mod moving;
 mod part;
+mod waking;
 mod walk;
 mod watched;
 
-use demoting::Mover;
-use parking_lot::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use mover::Mover;
+use parking_lot::Mutex;
+use waking::Waking;
 pub(crate) use watched::Watched;
 
 /// The state of the migration of a store.
@@ -44,58 +48,5 @@ pub(crate) struct Migration {
     one: Mutex<()>,
     pub(crate) watched: Watched,
     mover: Mutex<Mover>,
-    thread: Mutex<Thread>,
-    changed: Condvar,
-}
-
-/// The thread that moves content down.
-#[derive(Debug, Default)]
-struct Thread {
-    /// Above this part of the fast tier, in thousandths, a digest wakes it; `None`: it is awake.
-    wakes_above: Option<u64>,
-    /// It is to end.
-    is_over: bool,
-}
-
-impl Migration {
-    /// Wakes the thread if it sleeps and more of the fast tier is in use than it waits for, in thousandths.
-    fn wake_above(&self, used: impl FnOnce() -> u64) {
-        let mut thread = self.thread.lock();
-        if thread.wakes_above.is_some_and(|mark| used() > mark) {
-            thread.wakes_above = None;
-            self.changed.notify_all();
-        }
-    }
-
-    /// The thread waits for so long, or until a digest finds more than `mark` thousandths of the fast tier in use. Says whether it
-    /// goes on then.
-    fn wait(&self, wait: Wait) -> bool {
-        let mut thread = self.thread.lock();
-        match wait {
-            Wait::For(time) => {
-                let end = Instant::now() + time;
-                while !thread.is_over && !self.changed.wait_until(&mut thread, end).timed_out() {}
-            }
-            Wait::UntilAbove(mark) => {
-                thread.wakes_above = Some(mark);
-                while !thread.is_over && thread.wakes_above.is_some() {
-                    self.changed.wait(&mut thread);
-                }
-            }
-        }
-        !thread.is_over
-    }
-
-    /// The thread ends behind the part that it is at.
-    fn end(&self) {
-        self.thread.lock().is_over = true;
-        self.changed.notify_all();
-    }
-}
-
-/// The time or the event that ends a wait of the thread.
-#[derive(Clone, Copy, Debug)]
-enum Wait {
-    For(Duration),
-    UntilAbove(u64),
+    waking: Waking,
 }

@@ -80,6 +80,28 @@ impl Allocator {
         self.tier_mut(grown.arena.tier()).grow(grown);
     }
 
+    /// The store is opened: whole free runs of a tier may have no room on its disk.
+    pub(crate) fn doubt_room(&mut self, tier: TierNumber) {
+        self.tier_mut(tier).doubt_room();
+    }
+
+    /// Takes out a run of which the disk is to have the room back: at most `most` blocks, of which at most `free_most` are
+    /// free.
+    pub(crate) fn take_stale(&mut self, tier: TierNumber, most: u32, free_most: u64) -> Option<Run> {
+        self.tier_mut(tier).take_stale(most, free_most)
+    }
+
+    /// Takes out a run of at most `most` blocks of which the disk had the room back, so that it gets some.
+    pub(crate) fn take_bare(&mut self, tier: TierNumber, most: u32) -> Option<Run> {
+        self.tier_mut(tier).take_bare(most)
+    }
+
+    /// A run that was taken out has room, and is free; or the disk has it back.
+    pub(crate) fn put_back(&mut self, run: Run, has_room: bool) {
+        let Some(blocks) = self.of_mut(run.address) else { return };
+        if has_room { blocks.set_free(run) } else { blocks.set_bare(run) }
+    }
+
     /// Blocks that the medium does not take are never allocated again, as the next transaction writes down. A
     /// file that has them may keep them.
     pub fn set_aside(&mut self, run: Run) {
@@ -191,6 +213,20 @@ impl Allocator {
             old.any(|freed| freed.runs.iter().any(|run| lacking.contains(&run.address.tier())))
         };
         self.quarantine.iter().filter(|(_, waiting)| keeps(waiting)).map(|(&session, _)| session).collect()
+    }
+
+    /// The sessions that keep so many freed blocks of lower tiers: those that have kept them for `time` at least, and how many others
+    /// there are.
+    pub(crate) fn keepers_below(&self, blocks: u64, time: Duration) -> (Vec<SessionId>, usize) {
+        let kept = |waiting: &VecDeque<Quarantined>, time| {
+            let old = waiting.iter().filter(|freed| freed.since.elapsed() >= time);
+            let below =
+                old.flat_map(|freed| &freed.runs).filter(|run| run.address.tier() != TierNumber::FAST);
+            below.map(|run| u64::from(run.blocks)).sum::<u64>() >= blocks
+        };
+        let keepers = self.quarantine.iter().filter(|(_, waiting)| kept(waiting, Duration::ZERO));
+        let (old, new): (Vec<_>, Vec<_>) = keepers.partition(|(_, waiting)| kept(waiting, time));
+        (old.into_iter().map(|(&session, _)| session).collect(), new.len())
     }
 
     /// Applies a reservation to the committed bitmaps and names the arenas whose bitmaps must be written in

@@ -136,6 +136,15 @@ impl Bitmap {
         Some((first, end - first))
     }
 
+    /// The first run of used blocks in a range, at most `most` long.
+    #[must_use]
+    pub fn find_used(&self, range: Range<u32>, most: u32) -> Option<(u32, u32)> {
+        let first = self.next(range.clone(), true)?;
+        let most = first.saturating_add(most).min(range.end);
+        let end = self.next(first..most, false).unwrap_or(most);
+        Some((first, end - first))
+    }
+
     /// The first block of a range that is used (or free).
     fn next(&self, range: Range<u32>, used: bool) -> Option<u32> {
         let mut block = range.start;
@@ -181,6 +190,11 @@ mod tests {
             let cut = run.filter(|&(start, _)| start < until);
             let cut = cut.map(|(start, count)| (start, count.min(until - start)));
             assert_eq!(bitmap.find_free(from..until, 9), cut);
+            let used = (from..until).find(|&block| plain[block as usize]).map(|start| {
+                let end = (start..until).find(|&block| !plain[block as usize]).unwrap_or(until);
+                (start, (end - start).min(9))
+            });
+            assert_eq!(bitmap.find_used(from..until, 9), used);
             let end = plain.iter().rposition(|&used| used).map_or(0, |last| last as u32 + 1);
             assert_eq!(bitmap.end_of_used(), end);
             let free = plain[from as usize..until as usize].iter().filter(|&&used| !used).count();

@@ -5,6 +5,7 @@
 //! | `bitmap` | used and free blocks of one arena |
 //! | `allocator` | runs of blocks for digests, of any tier; freed ones wait in quarantine until their readers have passed |
 //! | `tier_blocks` | the blocks of one tier |
+//! | `given_back` | blocks of which the disk has its room back |
 //! | `freed` | where small runs go back to |
 //! | `reservation` | what a digest takes and frees of them |
 //! | `credits` | promises: every acknowledged entry can be digested |
@@ -16,6 +17,7 @@ mod allocator;
 mod bitmap;
 mod credits;
 mod freed;
+mod given_back;
 mod reservation;
 mod space;
 #[cfg(test)]

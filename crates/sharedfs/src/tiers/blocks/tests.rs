@@ -245,3 +245,46 @@ fn freeing_unused_blocks_is_damage() {
     reservation.free(nowhere);
     assert_eq!(allocator.stage(&reservation), Err(nowhere.address));
 }
+
+#[test]
+fn room_goes_back_to_a_disk_once_no_session_reads_it_and_is_made_again_before_blocks_are_free() {
+    let below = TierNumber(1);
+    let mut allocator = Allocator::new(geometry(), 2);
+    for _ in 0..2 {
+        let none = Bitmap::new(16);
+        allocator.add_arena(below, none.clone(), none, 16, &[]);
+    }
+    let mut reservation = Reservation::default();
+    let [first, second] = [16, 16].map(|most| allocator.take(below, most, None, &mut reservation).unwrap());
+    commit(&mut allocator, &mut reservation, 64);
+    assert_eq!(allocator.take_stale(below, 64, 64), None, "all are in use");
+    reservation.free(first);
+    reservation.free(Run { blocks: 8, ..second });
+    commit(&mut allocator, &mut reservation, 128);
+    assert_eq!(allocator.take_stale(below, 64, 64), None, "the session may read them");
+    allocator.retired(SessionId(1), LogPosition(128));
+    let state = |allocator: &Allocator| (allocator.free_blocks_in(below), allocator.made_blocks(below));
+    assert_eq!(state(&allocator), (24, 32));
+    assert_eq!(allocator.take_stale(below, 64, 15), None, "so few free blocks can be spared");
+    assert_eq!(allocator.take_stale(below, 64, 16), Some(first));
+    assert_eq!(allocator.take_stale(below, 64, 64), None, "of the other unit blocks are in use");
+    assert_eq!(
+        (state(&allocator), allocator.take_bare(below, 64)),
+        ((8, 16), None),
+        "the disk is being asked"
+    );
+    allocator.put_back(first, false);
+    assert_eq!(
+        (state(&allocator), allocator.take_stale(below, 64, 64)),
+        ((8, 16), None),
+        "it was asked once"
+    );
+    assert_eq!(allocator.take_bare(below, 64), Some(first));
+    allocator.put_back(first, true);
+    assert_eq!((state(&allocator), allocator.take_bare(below, 64)), ((24, 32), None));
+    assert_eq!(allocator.take_stale(below, 64, 64), None, "nothing was written since");
+    // A later daemon does not know that.
+    allocator.doubt_room(below);
+    assert_eq!(state(&allocator), (8, 16));
+    assert_eq!(allocator.take_stale(below, 64, 0), Some(first));
+}

@@ -6,7 +6,7 @@
 //! | reserved by the digest that runs | clear | no |
 //! | used | set | no |
 //! | in quarantine | clear | no: the session whose digest freed it may still read it |
-//! | without memory | clear | no: its arena has not grown as far |
+//! | without memory | clear | no: its arena has not grown as far, or the disk has its room back ([`super::given_back`]) |
 //! | bad | set, if a file had it | no, never again: the medium does not take it |
 //!
 //! The committed bitmap is what the metadata store holds. It changes in the transaction of the digest that
@@ -28,10 +28,14 @@ use std::ops::Range;
 use std::time::Instant;
 
 #[derive(Debug)]
-struct Arena {
+pub(super) struct Arena {
     committed: Bitmap,
     /// Committed, reserved, in quarantine, without memory or bad.
-    busy: Bitmap,
+    pub(super) busy: Bitmap,
+    /// Of a lower tier: blocks that held something since the disk last had their room back.
+    pub(super) stale: Bitmap,
+    /// Busy, because the disk may have their room back.
+    pub(super) bare: Bitmap,
     /// Blocks that the medium does not take.
     bad: Bitmap,
     /// Some of it is not written down yet.
@@ -41,17 +45,17 @@ struct Arena {
 /// The state of every block of a tier.
 #[derive(Debug)]
 pub(super) struct TierBlocks {
-    tier: TierNumber,
-    geometry: Geometry,
+    pub(super) tier: TierNumber,
+    pub(super) geometry: Geometry,
     /// Nothing can be written: the tier is missing, or failed.
     refuses_writes: bool,
-    arenas: Vec<Arena>,
+    pub(super) arenas: Vec<Arena>,
     /// Arena and block: the cursor of each node, and that of processes on none.
     cursors: BTreeMap<Option<Node>, (usize, u32)>,
     freed: Freed,
     nodes: StepNodes,
     /// Blocks that have their memory.
-    made: u64,
+    pub(super) made: u64,
     free: u64,
 }
 
@@ -84,7 +88,9 @@ impl TierBlocks {
             self.nodes.set(arena, blocks.clone(), Some(*node));
             self.nodes.add_free(arena, Some(*node), busy.free_in(blocks.clone()));
         }
-        self.arenas.push(Arena { busy, committed, bad, has_new_bad: false });
+        let none = Bitmap::new(self.geometry.arena_blocks());
+        let (stale, bare) = (none.clone(), none);
+        self.arenas.push(Arena { busy, committed, stale, bare, bad, has_new_bad: false });
     }
 
     /// More blocks have their memory, of the last arena or a new one.
@@ -182,7 +188,7 @@ impl TierBlocks {
         self.arenas.iter().map(|arena| u64::from(arena.committed.used())).sum()
     }
 
-    fn place(&self, run: Run) -> Option<(usize, u32)> {
+    pub(super) fn place(&self, run: Run) -> Option<(usize, u32)> {
         let arena = self.geometry.arena(run.address).index() as usize;
         let first = (self.geometry.arena_offset(run.address) / cuesta_format::BLOCK_BYTES) as u32;
         let fits = u64::from(first) + u64::from(run.blocks) <= u64::from(self.geometry.arena_blocks());
@@ -239,7 +245,7 @@ impl TierBlocks {
         }
     }
 
-    fn occupy(&mut self, arena: usize, first: u32, blocks: u32) {
+    pub(super) fn occupy(&mut self, arena: usize, first: u32, blocks: u32) {
         let mut rest = first..first + blocks;
         while !rest.is_empty() {
             let (end, node) = self.nodes.part(arena, rest.clone());
@@ -278,11 +284,14 @@ impl TierBlocks {
         let Some((arena, first)) = self.place(run) else { return };
         let (_, node) = self.nodes.part(arena, first..first + run.blocks);
         self.freed.note(node, (arena, first));
+        if self.tier != TierNumber::FAST {
+            self.arenas[arena].stale.set(first, run.blocks);
+        }
         self.release(run);
     }
 
     /// Blocks are busy no more, unless they are bad.
-    fn release(&mut self, run: Run) {
+    pub(super) fn release(&mut self, run: Run) {
         let Some((arena, first)) = self.place(run) else { return };
         let mut rest = first..first + run.blocks;
         while !rest.is_empty() {

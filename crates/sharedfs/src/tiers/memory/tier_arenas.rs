@@ -16,8 +16,10 @@ use cuesta_format::stamp::STAMP_BYTES;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, TierNumber};
 use cuesta_media::emulate::{Emulated, PlayedDisk};
+use cuesta_media::mapped_files::punch;
 use cuesta_media::{
-    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, flush_file, write_back,
+    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, discard, flush_file,
+    write_back,
 };
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
@@ -95,6 +97,8 @@ pub struct TierArenas {
     /// Where content is written by calls.
     written: Option<WrittenArenas>,
     last: Mutex<Last>,
+    /// The disk does not take room back.
+    keeps_room: AtomicBool,
     /// The disk failed a write. The kernel tells of that once.
     has_lost_writes: AtomicBool,
     /// Says in them in which opening they were written.
@@ -160,6 +164,7 @@ impl TierArenas {
             played: OnceLock::new(),
             written,
             last,
+            keeps_room: AtomicBool::new(false),
             has_lost_writes: AtomicBool::new(false),
             stamps,
             small,
@@ -298,6 +303,44 @@ impl TierArenas {
         last.allocated = to;
         let blocks = (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32;
         Ok(Grown { arena, blocks, bad, wanted, node })
+    }
+
+    /// Whether blocks have room only once it was made, of a lower tier: files do, and a disk has all of it.
+    pub(crate) fn makes_room_below(&self) -> bool {
+        self.tier != TierNumber::FAST && self.parts.disk().is_none()
+    }
+
+    /// Makes room for blocks again of which the disk had it back. Blocks that have room keep it.
+    pub(crate) fn make_room(&self, run: Run) -> Result<Grown, Error> {
+        let arena = self.geometry.arena(run.address);
+        let offset = self.geometry.arena_offset(run.address);
+        let part = self.part(arena, OFlags::RDWR)?;
+        self.mapping(arena)?.provide(&*part.file, offset, u64::from(run.blocks) * BLOCK_BYTES, false)?;
+        let first = (offset / BLOCK_BYTES) as u32;
+        Ok(Grown { arena, blocks: first..first + run.blocks, bad: Vec::new(), wanted: None, node: None })
+    }
+
+    /// Whether the disk takes room back, as far as is known.
+    pub(crate) fn takes_room_back(&self) -> bool {
+        !self.keeps_room.load(Ordering::Relaxed)
+    }
+
+    /// It does not.
+    pub(crate) fn keep_room(&self) {
+        self.keeps_room.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives the disk the room of blocks back that hold nothing.
+    pub(crate) fn give_back(&self, run: Run) -> Result<(), Error> {
+        let Some(files) = &self.written else { return Ok(()) };
+        let written = files.file(self.geometry.arena(run.address)).map_err(Error::errno("open an arena"))?;
+        let offset = written.offset + self.geometry.arena_offset(run.address);
+        let bytes = u64::from(run.blocks) * BLOCK_BYTES;
+        let given = match self.parts.disk().is_some() {
+            true => discard(written.file.as_fd(), offset, bytes),
+            false => punch(&*written.file, offset, bytes),
+        };
+        given.map_err(Error::errno("give room of an arena back"))
     }
 
     /// Where the steps lie that the first `blocks` blocks of an arena are in, on a machine with several memory nodes.

@@ -22,7 +22,7 @@ pub struct AskedTier {
 }
 
 impl AskedTier {
-    /// What it is to be called.
+    /// The name that the user gives it.
     pub fn name(&self) -> &str {
         &self.name
     }

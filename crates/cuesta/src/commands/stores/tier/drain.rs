@@ -1,5 +1,6 @@
 //! `cuesta tier drain`.
 
+use super::named::number_of;
 use crate::daemons::daemon::Daemon;
 use crate::daemons::start;
 use crate::messages::failure::Failure;
@@ -16,7 +17,7 @@ pub fn execute(store: &Path, name: &str) -> Result<ExitCode, Failure> {
     let store = Store::find(store)?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
-    let tier = super::named(&mut daemon, name)?;
+    let tier = number_of(&mut daemon, name)?;
     let mut moved = 0;
     loop {
         // Programs may write to it until they have heard.
