@@ -96,11 +96,15 @@ impl SharedFs {
         reservation: &mut Reservation,
     ) -> Result<Option<Run>, Error> {
         let has_free = || self.space.lock().allocator.free_blocks_in(tier) > 0;
-        if self.room() == 0 || !has_free() && !self.grow_tier(tier, None, has_free)? {
+        if !has_free() && !self.grow_tier(tier, None, has_free)? {
             return Ok(None);
         }
-        let most = u32::try_from(wanted.min(self.room())).unwrap_or(u32::MAX);
-        Ok(self.space.lock().allocator.take(tier, most, None, reservation))
+        let beyond = self.mapped.beyond();
+        let space = &mut *self.space.lock();
+        match u32::try_from(wanted.min(self.room_in(space, beyond))).unwrap_or(u32::MAX) {
+            0 => Ok(None),
+            most => Ok(space.allocator.take(tier, most, None, reservation)),
+        }
     }
 
     /// Copies a run, less the blocks that are damaged: they stay where they are, and are told to those that read them.
