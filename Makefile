@@ -62,12 +62,12 @@ test-suites:
 test-campaigns:
 	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
 	$(STAGE) guest python3 guest/test.py $(TARGET) --profile checked --slice
-	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 1 --operations 20000
 
 test-hunts:
 	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
 	$(STAGE) fuzz env SEED=1 fuzz/run 2
 	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
+	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 1 --operations 20000
 
 # The campaigns at length, for those who touched what they look at: some hours.
 test-long: build

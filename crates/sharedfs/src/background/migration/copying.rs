@@ -49,7 +49,12 @@ impl SharedFs {
     pub(super) fn copy_part(&self, part: &Part, to: TierNumber) -> Result<Copies, Error> {
         let mut copies = Copies::default();
         for _ in 0..SET_ASIDE_MAX {
-            let copied = self.try_copy(part, to, &mut copies).and_then(|()| self.flush_copies(&copies));
+            let failures = self.arenas.failures();
+            let copied = self.try_copy(part, to, &mut copies).and_then(|()| {
+                self.flush_copies(&copies)?;
+                // A tier that failed meanwhile was not flushed.
+                self.arenas.check_failures(failures)
+            });
             settle();
             let Err(error) = copied else { return Ok(copies) };
             self.space.lock().allocator.abandon(&mut copies.reservation);
