@@ -53,7 +53,8 @@ impl Thresholds {
     /// Whether a write of whole blocks may be staged behind a stream of so many bytes, however short it is.
     #[inline]
     pub(crate) fn is_streamed(self, bytes: usize, stream_bytes: u64) -> bool {
-        stream_bytes >= STREAM_PART * self.blocks_least * BLOCK_BYTES && bytes as u64 % BLOCK_BYTES == 0
+        stream_bytes >= STREAM_PART * self.blocks_least * BLOCK_BYTES
+            && (bytes as u64).is_multiple_of(BLOCK_BYTES)
     }
 
     /// The destination of a write with so many whole blocks. `overwrites`: some of them hold content. `streams`: the

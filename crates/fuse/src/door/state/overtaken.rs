@@ -140,7 +140,7 @@ impl Overtaken {
     fn stand_in(&self, directory: InodeNumber) -> Option<Node> {
         let turn = self.stand_ins.fetch_add(1, Ordering::Relaxed);
         // The top bit is the mark.
-        (directory.0 <= DIRECTORY).then(|| Node(STAND_IN | (turn << TURN_SHIFT) & !STAND_IN | directory.0))
+        (directory.0 <= DIRECTORY).then_some(Node(STAND_IN | (turn << TURN_SHIFT) & !STAND_IN | directory.0))
     }
 
     /// The thread asks for something by the number of an inode. If that is a directory it was told of, the kernel has moved
