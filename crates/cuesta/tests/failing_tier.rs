@@ -96,7 +96,7 @@ fn a_write_to_a_part_of_a_block_on_a_lower_disk_that_takes_no_writes_is_kept() {
         assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
     };
     run("write(0)");
-    // Its log is digested with the end of the session. The kernel has the pages of what is there.
+    // The end of the session has digested its log. The second program's reads bring the content into the kernel's pages.
     run("check(0)");
     let migrated = disk.place.cuesta(&["migrate", "--store", "store", "--to", "disk", "/cuesta/0"]);
     assert_eq!(migrated.status(), 0, "{}", migrated.errors());

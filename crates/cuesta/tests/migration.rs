@@ -3,6 +3,7 @@
 use crate::common::conversation::Conversation;
 use crate::common::tiered::Tiered;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Files of many sizes in a tree, and how to look whether all of it is there.
@@ -48,7 +49,7 @@ impl Tiered {
     #[track_caller]
     fn assert_sound(&self) {
         self.stop();
-        let checked = self.place.cuesta(&["fsck", "store"]);
+        let checked = self.place.cuesta(&["fsck", "store", "--content"]);
         assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
     }
 }
@@ -222,10 +223,27 @@ assert all(os.pread(files[n], 1 << 20, 0) == held[n] for n in range(40))",
 #[test]
 fn a_tier_that_holds_more_than_the_others_have_room_for_is_not_drained() {
     let tiered = Tiered::new();
-    tiered.ran("open('/cuesta/file', 'wb').write(bytes(40 << 20))");
-    let drained = tiered.place.cuesta(&["tier", "drain", "store", "disk"]);
-    assert!(drained.status() == 1 && drained.errors().contains("have room for"), "{}", drained.errors());
-    tiered.ran("open('/cuesta/more', 'wb').write(bytes(40 << 20))");
+    // The program lives, so that a part of what it wrote may not be digested yet.
+    let writer = tiered.begin(
+        "
+content = random.Random(3).randbytes(30 << 20)
+file = open('/cuesta/file', 'w+b')
+for at in range(0, len(content), 10_000):
+    file.write(content[at:at + 10_000])
+file.flush()
+print('there', flush=True)
+input()
+file.write(content)
+file.flush()
+os.fsync(file.fileno())
+file.seek(0)
+assert file.read() == content + content",
+    );
+    for _ in 0..2 {
+        let drained = tiered.place.cuesta(&["tier", "drain", "store", "disk"]);
+        assert!(drained.status() == 1 && drained.errors().contains("have room for"), "{}", drained.errors());
+    }
+    writer.succeeds();
     let fast = tiered.place.cuesta(&["tier", "drain", "store", "fast"]);
     assert!(fast.status() == 1 && fast.errors().contains("only lower tiers"), "{}", fast.errors());
     tiered.assert_sound();
@@ -271,6 +289,57 @@ assert os.pread(file, 1 << 20, 0) == data(30) + b'more'",
     let used = tiered.used();
     assert!(used[..2] == [0, 0] && used[2] > 0, "{used:?}");
     tiered.ran(&format!("{TREE}check()"));
+    tiered.assert_sound();
+}
+
+#[test]
+fn files_of_several_programs_move_while_the_daemon_is_killed_again_and_again() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let tiered = Tiered::with_fast_tier_of("64M");
+    let programs: Vec<Conversation> = (0..3)
+        .map(|number| {
+            tiered.begin(&format!(
+                "
+import select, sys
+file, held = os.open('/cuesta/file{number}', os.O_RDWR | os.O_CREAT), bytearray()
+r = random.Random({number})
+print('there', flush=True)
+while not select.select([sys.stdin], [], [], 0)[0] or len(held) < 1 << 20:
+    at = r.randrange(min(len(held), 3 << 20) + 1)
+    part = r.randbytes(r.choice([50, 5000, 70_000]))
+    held[at:at + len(part)] = part
+    os.pwrite(file, part, at)
+    if r.randrange(5) == 0:
+        os.fsync(file)
+        at = r.randrange(len(held))
+        assert os.pread(file, 100_000, at) == held[at:at + 100_000]
+assert os.pread(file, len(held) + 1, 0) == held
+open('/cuesta/copy{number}', 'wb').write(held)"
+            ))
+        })
+        .collect();
+    for _ in 0..6 {
+        // The daemon may die in the middle, so that the command fails.
+        let to = if random.bool() { "disk" } else { "fast" };
+        let mut command = tiered.place.command(&["migrate", "--store", "store", "--to", to, "/cuesta"]);
+        let mut migrating = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        for _ in 0..random.u32(..2000) {
+            std::thread::yield_now();
+        }
+        tiered.place.kill_daemon();
+        migrating.wait().unwrap();
+        tiered.place.wait_until_unused();
+        // Whichever command comes next starts another daemon, with which the programs go on.
+        tiered.ran("pass");
+    }
+    programs.into_iter().for_each(Conversation::succeeds);
+    tiered.ran(
+        "
+for n in range(3):
+    assert open(f'/cuesta/file{n}', 'rb').read() == open(f'/cuesta/copy{n}', 'rb').read(), n",
+    );
     tiered.assert_sound();
 }
 

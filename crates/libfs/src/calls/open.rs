@@ -95,7 +95,7 @@ impl Client {
             (false, true) => Follow::BeforeSlash,
             (false, false) => Follow::Always,
         };
-        // It may be all that a program does in a directory: how much it did there decides who does it next.
+        // Some programs only open files in a directory. By the count SharedFS decides whether sessions or itself perform operations there.
         self.session.count(0, 0);
         loop {
             let may_truncate = Cell::new(true);

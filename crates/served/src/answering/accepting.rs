@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Address space of a connection's stack; only what is touched costs memory.
+/// Address space of a connection's stack. A page of it takes memory once the thread has touched it.
 const STACK_BYTES: usize = 512 << 10;
 /// Threads that wait for a connection; one that comes back to more ends.
 const WAITING_MAX: usize = 4;

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Address space of a connection's stack; only what is touched costs memory.
+/// Address space of a connection's stack. A page of it takes memory once the thread has touched it.
 const CONNECTION_STACK_BYTES: usize = 512 << 10;
 /// Threads that wait for a connection; one that comes back to more ends.
 const WAITING_MAX: usize = 4;

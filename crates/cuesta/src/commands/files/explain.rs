@@ -1,16 +1,15 @@
 //! `cuesta explain`.
 
+use super::named::NamedFile;
 use crate::daemons::daemon::Daemon;
 use crate::daemons::start;
 use crate::messages::failure::Failure;
 use crate::messages::output;
 use crate::messages::size::human;
-use crate::stores::mounts;
 use cuesta_format::wire::{Explanation, LeaseMode, Refusal, Request, Response};
 use cuesta_format::{BLOCK_BYTES, Extent, FileKind};
 use serde_json::json;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -26,33 +25,26 @@ Examples:
 Exit status: 0 done; 1 failed, or there is no such file."
 )]
 pub struct Arguments {
-    /// The file, as a program under `cuesta run` names it, by the store's mount, or relative to the store's root
-    path: PathBuf,
-    /// The store's directory [default: $CUESTA_STORE, or the one on whose mount the file lies]
-    #[arg(long, value_name = "STORE")]
-    store: Option<PathBuf>,
-    /// The path under which programs find the store [default: where it is mounted, and /cuesta]
-    #[arg(long, value_name = "PATH")]
-    at: Option<PathBuf>,
+    #[command(flatten)]
+    file: NamedFile,
     /// For programs
     #[arg(long)]
     json: bool,
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let store = mounts::store_of(arguments.store.as_deref(), &arguments.path)?;
-    let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
+    let (store, path) = arguments.file.find()?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
-    match daemon.ask(&Request::Explain { path: inner.as_os_str().as_bytes().to_vec() })? {
+    match daemon.ask(&Request::Explain { path })? {
         Response::Explained(explanation) if arguments.json => {
             output::print(&(as_json(&explanation).to_string() + "\n"))?;
         }
         Response::Explained(explanation) => {
-            output::print(&as_text(&arguments.path, &explanation))?;
+            output::print(&as_text(&arguments.file.path, &explanation))?;
         }
         Response::Failed(Refusal::NotFound) => {
-            return Err(Failure::on(&arguments.path, "no such file in the store"));
+            return Err(Failure::on(&arguments.file.path, "no such file in the store"));
         }
         other => return Err(daemon.unexpected(&other)),
     }

@@ -1,18 +1,17 @@
 //! `cuesta migrate`.
 
+use super::named::NamedFile;
 use crate::commands::stores::tier::named::number_of;
 use crate::daemons::daemon::Daemon;
 use crate::daemons::start;
 use crate::messages::failure::Failure;
 use crate::messages::output;
 use crate::messages::size::human;
-use crate::stores::mounts;
 use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Request, Response};
 use cuesta_format::{BLOCK_BYTES, TierNumber};
 use serde_json::json;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Something stayed where it was.
@@ -32,30 +31,22 @@ Examples:
 Exit status: 0 all of it lies there, 1 failed, or there is no such file or tier, 2 some of it stayed where it was."
 )]
 pub struct Arguments {
-    /// The file or directory, as a program under `cuesta run` names it, by the store's mount, or relative to the store's root
-    path: PathBuf,
+    #[command(flatten)]
+    file: NamedFile,
     /// The tier, by its name or number (cuesta tier list)
     #[arg(long, value_name = "TIER")]
     to: String,
-    /// The store's directory [default: $CUESTA_STORE, or the one on whose mount the file lies]
-    #[arg(long, value_name = "STORE")]
-    store: Option<PathBuf>,
-    /// The path under which programs find the store [default: where it is mounted, and /cuesta]
-    #[arg(long, value_name = "PATH")]
-    at: Option<PathBuf>,
     /// For programs
     #[arg(long)]
     json: bool,
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let store = mounts::store_of(arguments.store.as_deref(), &arguments.path)?;
-    let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
+    let (store, path) = arguments.file.find()?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
     let tier = number_of(&mut daemon, &arguments.to)?;
-    let path = inner.as_os_str().as_bytes().to_vec();
-    let all = move_all(&mut daemon, &path, tier, &arguments.path)?;
+    let all = move_all(&mut daemon, &path, tier, &arguments.file.path)?;
     output::print(&if arguments.json { as_json(&all) } else { as_text(&all, &arguments.to) })?;
     Ok(if is_whole(&all) { ExitCode::SUCCESS } else { ExitCode::from(STAYED) })
 }

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `explain.rs` | shows where a file lies and which sessions hold it |
 //! | `migrate.rs` | moves the content of files to a tier |
+//! | `named.rs` | a file of a store, as the command line names it |
 //! | `quota.rs` | shows what users own, and limits it |
 //!
 //! The daemon answers; the room only prints.
 
 pub mod explain;
 pub mod migrate;
+mod named;
 pub mod quota;

@@ -17,7 +17,9 @@ impl SharedFs {
     /// Moves content of a tier to others, from a place on, for a while.
     pub(crate) fn drain_tier(&self, tier: TierNumber, from: ScrubPlace) -> Result<Response, Trouble> {
         if from == ScrubPlace::default() {
+            self.digest_everything()?;
             self.begin_drain(tier)?;
+            // Sessions may have written there until then.
             self.digest_everything()?;
         }
         let end = self.metadata.read()?.inodes_end()?;
@@ -32,7 +34,8 @@ impl SharedFs {
         Ok(Response::Drained(drained))
     }
 
-    /// From now on no new content goes to a tier, if the others have room for what it holds.
+    /// From now on no new content goes to a tier, if the others have room for what it holds, and for what sessions were promised: each
+    /// entry that they log has to find blocks.
     fn begin_drain(&self, tier: TierNumber) -> Result<(), Trouble> {
         if tier == TierNumber::FAST || tier.0 >= self.arenas.tiers_count() {
             return Err(invalid("only lower tiers can be drained"));
@@ -45,10 +48,13 @@ impl SharedFs {
         if !space.allocator.takes_writes(tier) {
             return Ok(());
         }
-        let needed = space.allocator.used_blocks(tier);
+        // Blocks of windows hold content as well, once a digest has adopted them.
+        let needed = space.allocator.used_blocks(tier) + space.windows.held_in(tier);
         space.allocator.refuse_writes(tier);
-        let room = self.room_at_most(&space, beyond);
-        if room < needed {
+        let for_sessions = space.credits.for_sessions(self.free_at_most(&space, beyond));
+        let promised = space.credits.outstanding();
+        if for_sessions < promised + needed {
+            let room = for_sessions.saturating_sub(promised);
             space.allocator.take_writes(tier);
             let [needed, room] = [needed, room].map(|blocks| (blocks * BLOCK_BYTES).div_ceil(1 << 20));
             return Err(Trouble::Refused(Refusal::Internal(format!(

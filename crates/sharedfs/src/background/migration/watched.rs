@@ -1,7 +1,8 @@
 //! The file of which blocks are being copied: whether its content changed since the copy began.
 //!
-//! A digest notes the files that it changed, while it holds the digester. It notes them behind the last byte that it writes. So a file
-//! that is not noted holds what was copied, if the copy began behind [`Watched::begin`] and the question is asked with the digester held.
+//! A digest holds the digester. It writes its content first, and then notes the files that it changed. The mover calls
+//! [`Watched::begin`] before it copies, and asks [`Watched::is_unchanged`] while it holds the digester itself. If the file is unchanged then, the
+//! copy equals the file.
 
 use cuesta_format::InodeNumber;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -322,7 +322,7 @@ impl Arenas {
         Ok(true)
     }
 
-    /// Reads whole blocks of one arena. Answers how many of the first ones hold what was written to them, as far as the store can tell.
+    /// Reads whole blocks of one arena, up to the first one that is damaged. Returns the number of the blocks before that.
     pub(crate) fn read_intact(&self, address: BlockAddress, out: &mut [u8]) -> Result<usize, Error> {
         let geometry = &self.geometry().of_tier(address.tier());
         let mapping = match self.mapping(geometry.arena(address)) {
