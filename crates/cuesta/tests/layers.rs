@@ -27,13 +27,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("oplog", &["media", "model"]),
     ("threads", &["model"]),
     ("libfs", &["oplog"]),
-    ("sharedfs", &["oplog"]),
+    ("placement", &["format"]),
+    ("sharedfs", &["oplog", "placement"]),
     ("served", &["libfs"]),
     ("fuse", &["libfs"]),
     ("preload", &["served", "libfs", "threads"]),
     ("cuesta", &["served", "fuse", "sharedfs"]),
     ("sim", &["fuse", "served", "sharedfs"]),
-    ("bench", &["fuse"]),
+    ("bench", &["fuse", "placement"]),
 ];
 
 /// The sources of each crate, by their paths below its folder.

@@ -1,8 +1,7 @@
-//! Moves cold content down, one part of a file at a time, as [`levels`](super::levels) and [`coldness`](super::coldness) say.
+//! Moves cold content down, one part of a file at a time, as [`levels`](cuesta_placement::Level) and [`coldness`](super::coldness) say.
 
 use super::candidates::Candidates;
 use super::coldness::cold_before;
-use super::levels::{Level, low_mark};
 use super::mover::Mover;
 use super::part::Which;
 use super::waking::Wait;
@@ -12,6 +11,7 @@ use crate::{Error, SharedFs};
 use cuesta_format::{BLOCK_BYTES, TierNumber};
 use cuesta_media::clock;
 use cuesta_media::emulate::settle;
+use cuesta_placement::{Level, low_mark};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

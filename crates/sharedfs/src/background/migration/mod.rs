@@ -9,7 +9,6 @@
 //! | `walk` | the files below a directory, one after the other |
 //! | `answer` | what `cuesta migrate` asks |
 //! | `draining` | all content of a tier moves to others |
-//! | `levels` | policy: when content moves down by itself, and how much of the time |
 //! | `coldness` | policy: which files go first |
 //! | `candidates` | the coldest files of a tier |
 //! | `mover` | the state of the thread that moves them down: how urgent it is, and which file is next |
@@ -28,7 +27,6 @@ mod coldness;
 mod copying;
 mod demoting;
 mod draining;
-mod levels;
 mod mover;
 mod moving;
 mod part;

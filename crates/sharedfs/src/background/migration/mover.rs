@@ -1,8 +1,8 @@
 //! The state of the thread that moves content down, between two parts.
 
 use super::candidates::Candidates;
-use super::levels::Level;
 use cuesta_format::{InodeNumber, TierNumber};
+use cuesta_placement::Level;
 use std::time::Duration;
 
 /// The mover, between two parts.

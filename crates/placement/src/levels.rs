@@ -23,7 +23,7 @@ const ENDS_BELOW: u64 = 20;
 
 /// How urgent it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub enum Level {
     /// There is room.
     #[default]
     Rest,
@@ -36,7 +36,7 @@ pub(crate) enum Level {
 }
 
 /// Where the low mark of a tier is, in thousandths, if programs read so many bytes and wrote so many lately.
-pub(crate) fn low_mark(bytes_read: u64, bytes_written: u64) -> u64 {
+pub fn low_mark(bytes_read: u64, bytes_written: u64) -> u64 {
     let (read, all) = (u128::from(bytes_read), u128::from(bytes_read) + u128::from(bytes_written));
     let share = |most: u64| (read * u128::from(most)).checked_div(all).unwrap_or(0) as u64;
     LOW_MARK_LEAST + share(LOW_MARK_MOST - LOW_MARK_LEAST)
@@ -44,7 +44,7 @@ pub(crate) fn low_mark(bytes_read: u64, bytes_written: u64) -> u64 {
 
 impl Level {
     /// The level of a tier of `blocks` blocks that uses so many, and was at the level `self`.
-    pub(crate) fn next(self, used: u64, blocks: u64, low_mark: u64) -> Level {
+    pub fn next(self, used: u64, blocks: u64, low_mark: u64) -> Level {
         let used = used.saturating_mul(1000).checked_div(blocks).unwrap_or(0);
         let marks = [
             (Level::Emergency, FULL_MARK),
@@ -58,7 +58,7 @@ impl Level {
     }
 
     /// How long the mover pauses behind a part that took so long.
-    pub(crate) fn pause_after(self, took: Duration) -> Duration {
+    pub fn pause_after(self, took: Duration) -> Duration {
         match self {
             Level::Rest | Level::Background => took * 3,
             Level::Foreground | Level::Emergency => Duration::ZERO,

@@ -1,0 +1,24 @@
+//! Which content lies in which tier: policy alone, fed events, without I/O and without a clock.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `piece` | what moves, and when things happen |
+//! | `policy` | the interface that all policies have |
+//! | `ziggurat` | what was written longest ago goes down |
+//! | `frequency` | what was used only once goes down |
+//! | `benefit` | what saves the least time by its place goes down |
+//! | `levels` | when content moves, and how much of the time |
+//!
+//! The daemon and the replay of traces run this code. A policy stands between two tiers: it knows the pieces of the upper one, and those
+//! of the lower one that were read lately.
+
+mod benefit;
+mod frequency;
+mod levels;
+mod piece;
+mod policy;
+mod ziggurat;
+
+pub use levels::{Level, low_mark};
+pub use piece::{Moment, Piece, Side};
+pub use policy::{Choice, Kind, Limits, Policy, Standing};
