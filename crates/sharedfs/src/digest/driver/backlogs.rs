@@ -16,6 +16,7 @@ impl SharedFs {
             metadata: &self.metadata,
             arenas: &self.arenas,
             watched: &self.migration.watched,
+            uses: &self.migration.uses,
             placement: PlacementRule::of(&self.options),
             space: &self.space,
             stand_ins: &self.stand_ins,
