@@ -53,7 +53,9 @@ impl SharedFs {
             Request::Explain { path } => return self.explain(path),
             Request::Scrub { from } => return self.scrub(*from),
             Request::Drain { tier, from } => return self.drain_tier(*tier, *from),
-            Request::Migrate { path, tier, from } => return self.migrate(path, *tier, from),
+            Request::Migrate { path, tier, is_copy, from } => {
+                return self.migrate(path, *tier, *is_copy, from);
+            }
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
                 return Ok(Response::Events(self.events.read(*from, ANSWER_EVENTS, wait)));

@@ -1,6 +1,7 @@
 //! Answers `cuesta migrate`: some parts of files each time, and where to go on.
 
-use super::part::Which;
+use super::moving::Home;
+use super::part::{Place, Which};
 use super::walk::file_behind;
 use crate::SharedFs;
 use crate::requests::{Trouble, find, invalid};
@@ -16,13 +17,18 @@ const MOVE_TIME: Duration = Duration::from_millis(200);
 const BEHIND: u64 = u64::MAX;
 
 impl SharedFs {
-    /// Moves the content of a file, or of all files in a directory, to a tier, for a while. All logs are digested first.
+    /// Moves or copies the content of a file, or of all files in a directory, to a tier, for a while. All logs are digested first.
     pub(crate) fn migrate(
         &self,
         path: &[u8],
         tier: TierNumber,
+        is_copy: bool,
         from: &MigrationPlace,
     ) -> Result<Response, Trouble> {
+        if is_copy && tier != TierNumber::FAST {
+            return Err(invalid("only the fast tier has copies"));
+        }
+        let home = if is_copy { Home::Stays } else { Home::Moves };
         if tier.0 >= self.arenas.tiers_count() {
             return Err(invalid("there is no such tier"));
         }
@@ -42,7 +48,8 @@ impl SharedFs {
                 place = MigrationPlace { path, block: 0 };
             }
             all.files += u64::from(place.block == 0);
-            let moved = self.move_part(inode, place.block, Which::Elsewhere, tier)?;
+            let way = (Which::Elsewhere, tier);
+            let moved = self.move_blocks(inode, Place::From(place.block), way, home)?;
             settle();
             all.blocks += moved.blocks;
             all.blocks_stayed += moved.blocks_stayed;
