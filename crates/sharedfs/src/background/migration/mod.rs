@@ -6,9 +6,7 @@
 //! | `copying` | copies them to new blocks of another tier, and flushes these |
 //! | `moving` | one transaction makes the copies the file's blocks |
 //! | `watched` | a digest may change the file meanwhile |
-//! | `walk` | the files below a directory, one after the other |
-//! | `answer` | what `cuesta migrate` asks |
-//! | `draining` | all content of a tier moves to others |
+//! | `by_hand` | content moves because a command asks for it |
 //! | `coldness` | policy: which files go first |
 //! | `candidates` | the coldest files of a tier |
 //! | `mover` | the state of the thread that moves them down: how urgent it is, and which file is next |
@@ -21,17 +19,15 @@
 //!
 //! A crash before the transaction leaves the file as it was, for the new blocks are free again. A crash behind it finds the file moved.
 
-mod answer;
+mod by_hand;
 mod candidates;
 mod coldness;
 mod copying;
 mod demoting;
-mod draining;
 mod mover;
 mod moving;
 mod part;
 mod waking;
-mod walk;
 mod watched;
 
 use mover::Mover;

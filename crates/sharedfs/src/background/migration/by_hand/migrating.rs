@@ -1,8 +1,8 @@
 //! Answers `cuesta migrate`: some parts of files each time, and where to go on.
 
-use super::part::Which;
 use super::walk::file_behind;
 use crate::SharedFs;
+use crate::background::migration::part::Which;
 use crate::requests::{Trouble, find, invalid};
 use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Response};
 use cuesta_format::{FileKind, InodeNumber, TierNumber};

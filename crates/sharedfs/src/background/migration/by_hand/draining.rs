@@ -2,8 +2,8 @@
 //!
 //! The daemon remembers that as long as it runs. The next one takes the tier for content again.
 
-use super::part::Which;
 use crate::SharedFs;
+use crate::background::migration::part::Which;
 use crate::requests::{Trouble, invalid};
 use cuesta_format::wire::{Drained, Refusal, Response, ScrubPlace};
 use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber};

@@ -1,0 +1,11 @@
+//! Content moves because a command asks for it.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `migrating` | what `cuesta migrate` asks |
+//! | `walk` | the files below a directory, one after the other |
+//! | `draining` | all content of a tier moves to others |
+
+mod draining;
+mod migrating;
+mod walk;
