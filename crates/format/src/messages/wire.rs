@@ -35,7 +35,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 33;
+pub const PROTOCOL_VERSION: u32 = 34;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -283,6 +283,11 @@ pub enum Request {
         tier: TierNumber,
         /// Where to begin.
         from: ScrubPlace,
+    },
+    /// `cuesta tier remove`: a tier that was drained is none of the store's any more. Answered [`Response::Done`].
+    ForgetTier {
+        /// The tier.
+        tier: TierNumber,
     },
     /// Events from `from` on, waiting up to `wait_ms` for one.
     Trace {

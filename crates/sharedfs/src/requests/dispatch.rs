@@ -53,6 +53,7 @@ impl SharedFs {
             Request::Explain { path } => return self.explain(path),
             Request::Scrub { from } => return self.scrub(*from),
             Request::Drain { tier, from } => return self.drain_tier(*tier, *from),
+            Request::ForgetTier { tier } => return self.forget_tier(*tier),
             Request::Migrate { path, tier, from } => return self.migrate(path, *tier, from),
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
@@ -167,6 +168,7 @@ impl SharedFs {
             | Request::Scrub { .. }
             | Request::Migrate { .. }
             | Request::Drain { .. }
+            | Request::ForgetTier { .. }
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop

@@ -186,6 +186,8 @@ pub struct TierStatus {
     pub disk_use: Option<DiskUse>,
     /// Its content moves to other tiers, and no new content goes there.
     pub draining: bool,
+    /// It is being taken out of the store.
+    pub removing: bool,
     /// Blocks of content that it may hold.
     pub blocks: u64,
     /// Blocks that files have there.

@@ -69,6 +69,7 @@ fn kind(request: &Request) -> usize {
         | Request::Scrub { .. }
         | Request::Migrate { .. }
         | Request::Drain { .. }
+        | Request::ForgetTier { .. }
         | Request::Verify { .. }
         | Request::TakeLoss { .. }
         | Request::Trace { .. }

@@ -23,7 +23,7 @@ impl SharedFs {
         tier: TierNumber,
         from: &MigrationPlace,
     ) -> Result<Response, Trouble> {
-        if tier.0 >= self.arenas.tiers_count() {
+        if !self.arenas.has(tier) {
             return Err(invalid("there is no such tier"));
         }
         if let Some(why) = self.arenas.why_missing(tier) {
