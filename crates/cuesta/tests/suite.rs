@@ -25,6 +25,7 @@ mod mount_endings;
 mod once;
 mod operator;
 mod optimistic;
+mod pins;
 mod removed_tiers;
 mod restart;
 mod room_of_tiers;

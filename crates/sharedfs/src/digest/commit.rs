@@ -9,6 +9,7 @@ use crate::digest::place::Placements;
 use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
 use crate::tiers::{Reservation, runs_of};
+use cuesta_format::pin::TIER_ATTRIBUTE;
 use cuesta_format::{Extent, InodeNumber, LogPosition, SessionId};
 use cuesta_media::planted::{self, Bug};
 
@@ -103,6 +104,9 @@ impl Digester {
         space.windows.apply(log.session, changes);
         space.allocator.committed(reservation, log.session, batch.to);
         drop(space);
+        let attributes = view.extended.changed();
+        let pins = attributes.filter(|attribute| attribute.name(bytes) == TIER_ATTRIBUTE);
+        pins.for_each(|attribute| storage.pins.note_change(attribute.inode));
         let changed = view.names.all().iter().filter(|name| name.before != name.now);
         let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
         storage.directory_changes.note(

@@ -2,7 +2,7 @@
 
 use super::directory_changes::DirectoryChanges;
 use crate::Error;
-use crate::background::Watched;
+use crate::background::{Pins, Watched};
 use crate::damage::Lost;
 use crate::digest::place::PlacementRule;
 use crate::kernel::{MappedFiles, StandIns};
@@ -43,6 +43,8 @@ pub struct Storage<'a> {
     pub others: &'a dyn Others,
     /// The file of which blocks are being moved.
     pub(crate) watched: &'a Watched,
+    /// Which inodes have pins.
+    pub(crate) pins: &'a Pins,
     /// Which content goes to lower tiers.
     pub(crate) placement: PlacementRule,
     /// Promises were made by a daemon that is gone, and the memory it had allocated for them is found by growing.

@@ -54,6 +54,8 @@ impl SharedFs {
             Request::Scrub { from } => return self.scrub(*from),
             Request::Drain { tier, from } => return self.drain_tier(*tier, *from),
             Request::ForgetTier { tier } => return self.forget_tier(*tier),
+            Request::CheckPin { value } => return self.check_pin(value),
+            Request::Pin { path, change } => return self.pin(path, change),
             Request::Migrate { path, tier, from } => return self.migrate(path, *tier, from),
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
@@ -169,6 +171,8 @@ impl SharedFs {
             | Request::Migrate { .. }
             | Request::Drain { .. }
             | Request::ForgetTier { .. }
+            | Request::CheckPin { .. }
+            | Request::Pin { .. }
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop

@@ -22,7 +22,9 @@ impl SharedFs {
         for tier in self.tiers() {
             tier_names[usize::from(tier.number.0)] = tier.name;
         }
-        Ok(Response::Explained(Box::new(Explanation { record, extents, tier_names, target, leases })))
+        let pin = self.explain_pin(&snapshot, path)?;
+        let explanation = Explanation { record, extents, tier_names, target, leases, pin };
+        Ok(Response::Explained(Box::new(explanation)))
     }
 }
 

@@ -64,6 +64,7 @@ impl SharedFs {
                     removing: name_of(number).is_some_and(|(_, lower)| lower.removing),
                     blocks: self.arenas.tier(tier).map_or(0, blocks_in),
                     blocks_used: space.allocator.used_blocks(tier),
+                    blocks_pinned_outside: self.migration.pins.outside(tier),
                     missing: self.arenas.why_missing(tier).map(str::to_owned),
                     failed: self.arenas.why_failed(tier),
                 }

@@ -114,6 +114,7 @@ fn as_json(tiers: &[TierStatus]) -> String {
             "disk_use": tier.disk_use,
             "bytes": tier.blocks * BLOCK_BYTES,
             "bytes_used": tier.blocks_used * BLOCK_BYTES,
+            "bytes_pinned_outside": tier.blocks_pinned_outside * BLOCK_BYTES,
             "draining": tier.draining,
             "removing": tier.removing,
             "missing": tier.missing,
@@ -153,6 +154,10 @@ fn as_text(tiers: &[TierStatus]) -> String {
             if let Some(DiskUse { reads, writes, flushes }) = tier.disk_use {
                 text += &format!("    it saw {reads} reads, {writes} writes, {flushes} flushes\n");
             }
+        }
+        if tier.blocks_pinned_outside > 0 {
+            let outside = human(tier.blocks_pinned_outside * BLOCK_BYTES);
+            text += &format!("  {outside} pinned to {} lie elsewhere: it has no room for them\n", tier.name);
         }
         if tier.removing {
             text += &format!("  {} is being taken out: cuesta tier remove goes on with that\n", tier.name);

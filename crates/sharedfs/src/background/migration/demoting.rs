@@ -91,6 +91,9 @@ impl SharedFs {
                 mover.candidates = Some((from, found));
                 continue;
             };
+            if self.migration.pins.keeps(inode) {
+                continue;
+            }
             let moved = match self.move_part(inode, block, Which::Only(from), to) {
                 Ok(moved) => moved,
                 Err(Trouble::Failed(error)) => return Err(error),

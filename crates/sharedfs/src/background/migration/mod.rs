@@ -7,6 +7,7 @@
 //! | `moving` | one transaction makes the copies the file's blocks |
 //! | `watched` | a digest may change the file meanwhile |
 //! | `by_hand` | content moves because a command asks for it |
+//! | `pins` | content goes to the tier that users pinned it to |
 //! | `coldness` | policy: which files go first |
 //! | `candidates` | the coldest files of a tier |
 //! | `mover` | the state of the thread that moves them down: how urgent it is, and which file is next |
@@ -27,11 +28,14 @@ mod demoting;
 mod mover;
 mod moving;
 mod part;
+mod pins;
 mod waking;
 mod watched;
 
 use mover::Mover;
 use parking_lot::Mutex;
+use pins::Bringer;
+pub(crate) use pins::Pins;
 use waking::Waking;
 pub(crate) use watched::Watched;
 
@@ -43,4 +47,6 @@ pub(crate) struct Migration {
     pub(crate) watched: Watched,
     mover: Mutex<Mover>,
     waking: Waking,
+    pub(crate) pins: Pins,
+    bringer: Mutex<Bringer>,
 }

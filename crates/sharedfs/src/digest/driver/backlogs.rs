@@ -16,6 +16,7 @@ impl SharedFs {
             metadata: &self.metadata,
             arenas: &self.arenas,
             watched: &self.migration.watched,
+            pins: &self.migration.pins,
             placement: PlacementRule::of(&self.options),
             space: &self.space,
             stand_ins: &self.stand_ins,

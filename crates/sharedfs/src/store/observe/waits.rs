@@ -70,6 +70,8 @@ fn kind(request: &Request) -> usize {
         | Request::Migrate { .. }
         | Request::Drain { .. }
         | Request::ForgetTier { .. }
+        | Request::CheckPin { .. }
+        | Request::Pin { .. }
         | Request::Verify { .. }
         | Request::TakeLoss { .. }
         | Request::Trace { .. }
