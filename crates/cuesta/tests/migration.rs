@@ -1,58 +1,10 @@
 //! Content moves between tiers while programs go on, and none of it is lost.
 
 use crate::common::conversation::Conversation;
-use crate::common::tiered::Tiered;
+use crate::common::tiered::{TREE, Tiered, bytes_of_tree};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-/// Files of many sizes in a tree, and how to look whether all of it is there.
-const TREE: &str = "
-def data(n):
-    return random.Random(n).randbytes(n * n * 1000 % 700_001 + n)
-def name(n):
-    return f'/cuesta/tree/{n % 3}/{n % 5}/{n}'
-def make():
-    for n in range(40):
-        os.makedirs(os.path.dirname(name(n)), exist_ok=True)
-        with open(name(n), 'wb') as file:
-            file.write(data(n))
-            os.fsync(file.fileno())
-def check():
-    for n in range(40):
-        assert open(name(n), 'rb').read() == data(n), n
-";
-
-/// Bytes of the blocks that the tree takes.
-fn bytes_of_tree() -> u64 {
-    (0..40_u64).map(|n| (n * n * 1000 % 700_001 + n).div_ceil(4096) * 4096).sum()
-}
-
-impl Tiered {
-    /// Moves what lies below a path, and answers what the command told.
-    #[track_caller]
-    fn migrated(&self, path: &str, to: &str) -> serde_json::Value {
-        let ended = self.place.cuesta(&["migrate", "--store", "store", "--json", "--to", to, path]);
-        assert!(ended.errors().is_empty(), "{}", ended.errors());
-        serde_json::from_str(&ended.text()).unwrap()
-    }
-
-    /// A program that has said that it is there, and waits for a line.
-    #[track_caller]
-    fn begin(&self, script: &str) -> Conversation {
-        let script = format!("import errno, os, random\n{TREE}{script}");
-        let mut program = Conversation::with(&self.place, &script);
-        assert_eq!(program.line().trim(), "there");
-        program
-    }
-
-    #[track_caller]
-    fn assert_sound(&self) {
-        self.stop();
-        let checked = self.place.cuesta(&["fsck", "store", "--content"]);
-        assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
-    }
-}
 
 #[test]
 fn a_tree_moves_down_and_up_while_a_program_has_it_open() {

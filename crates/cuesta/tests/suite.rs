@@ -26,6 +26,8 @@ mod mount_endings;
 mod once;
 mod operator;
 mod optimistic;
+mod pins;
+mod removed_tiers;
 mod restart;
 mod room_of_tiers;
 mod sharing;

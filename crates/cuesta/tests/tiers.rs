@@ -1,14 +1,13 @@
 //! Lower tiers: content beyond the fast tier lies on a disk, and is read, checked and removed from there.
 
 use crate::common::conversation::Conversation;
-use crate::common::disk::Disk;
+use crate::common::disk::{Disk, Loop};
 use crate::common::room::{room_of, wait_for_room};
 use crate::common::tiered::Tiered;
 use crate::common::{TestFolder, can_mount};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Twenty times the fast tier, in files of many sizes, and how to look whether all of it is there.
@@ -362,24 +361,6 @@ fn a_tier_that_cannot_be_is_refused_in_one_line() {
     mkfs(&format!("disk={}:1000", at("tier"))).refused(2, &["too small"]);
     mkfs(&format!("disk={}:9999T", at("tier"))).refused(2, &["room for"]);
     assert!(!place.path("store").exists() && !disk.path().join("tier").exists());
-}
-
-/// A disk without a file system: a loop device.
-struct Loop(String);
-
-impl Loop {
-    fn new(image: &Path, bytes: u64) -> Loop {
-        File::create(image).unwrap().set_len(bytes).unwrap();
-        let made = Command::new("losetup").args(["-f", "--show"]).arg(image).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
 }
 
 #[test]

@@ -73,6 +73,8 @@ const ADDRESS_BITS: u32 = 56;
 impl TierNumber {
     /// The fast tier.
     pub const FAST: TierNumber = TierNumber(0);
+    /// The highest number there is. A number of a tier that was removed is not used again.
+    pub const MAX: TierNumber = TierNumber(64);
 }
 
 impl ArenaId {

@@ -18,7 +18,7 @@ mod store;
 pub use checksums::folding;
 #[cfg(target_arch = "x86_64")]
 pub use checksums::processor;
-pub use inodes::{access_list, inode, inode_layout, quota};
+pub use inodes::{access_list, inode, inode_layout, pin, quota};
 pub use log::{acknowledged, call_tag, dependency, entry, operation};
 pub use messages::{event, kernel_notice, mount_calls, parcel, wire};
 pub use shared::{account, control, kept_names, seen_reads};

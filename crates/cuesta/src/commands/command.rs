@@ -1,7 +1,7 @@
 //! The subcommands as the command line has them, and which function executes each.
 
 use super::daemons::{serve, status, stop, trace};
-use super::files::{explain, migrate, quota};
+use super::files::{explain, migrate, pin, quota};
 use super::programs::{doctor, mount, run, unmount};
 use super::stores::{calibrate, destroy, dsync, fsck, mkfs, scrub, tier};
 use crate::messages::failure::Failure;
@@ -38,6 +38,8 @@ pub enum Command {
     Tier(tier::Arguments),
     #[command(about = "Move the content of files to a tier")]
     Migrate(migrate::Arguments),
+    #[command(about = "Pin the content of files to a tier")]
+    Pin(pin::Arguments),
     #[command(about = "Show what users own, and limit it")]
     Quota(quota::Arguments),
     #[command(about = "Measure a medium, and how exactly it plays a slower one")]
@@ -66,6 +68,7 @@ impl Command {
             Command::Scrub(arguments) => scrub::execute(arguments),
             Command::Tier(arguments) => tier::execute(arguments),
             Command::Migrate(arguments) => migrate::execute(arguments),
+            Command::Pin(arguments) => pin::execute(arguments),
             Command::Quota(arguments) => quota::execute(arguments),
             Command::Calibrate(arguments) => calibrate::execute(arguments),
             Command::Explain(arguments) => explain::execute(arguments),

@@ -139,3 +139,21 @@ fn ran(command: &mut Command) {
     let ended = command.output().unwrap();
     assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
 }
+
+/// A disk without a file system: a loop device.
+pub struct Loop(pub String);
+
+impl Loop {
+    pub fn new(image: &std::path::Path, bytes: u64) -> Loop {
+        std::fs::File::create(image).unwrap().set_len(bytes).unwrap();
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(image).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}

@@ -1,7 +1,30 @@
 //! A store with lower tiers, programs that work on it, and what its tiers hold.
 
+use super::conversation::Conversation;
 use super::{Ended, TestFolder};
 use std::path::PathBuf;
+
+/// Files of many sizes in a tree, and how to look whether all of it is there.
+pub const TREE: &str = "
+def data(n):
+    return random.Random(n).randbytes(n * n * 1000 % 700_001 + n)
+def name(n):
+    return f'/cuesta/tree/{n % 3}/{n % 5}/{n}'
+def make():
+    for n in range(40):
+        os.makedirs(os.path.dirname(name(n)), exist_ok=True)
+        with open(name(n), 'wb') as file:
+            file.write(data(n))
+            os.fsync(file.fileno())
+def check():
+    for n in range(40):
+        assert open(name(n), 'rb').read() == data(n), n
+";
+
+/// Bytes of the blocks that the tree takes.
+pub fn bytes_of_tree() -> u64 {
+    (0..40_u64).map(|n| (n * n * 1000 % 700_001 + n).div_ceil(4096) * 4096).sum()
+}
 
 /// A store with a fast tier of 8 MiB over a disk tier of 256 MiB.
 pub struct Tiered {
@@ -66,5 +89,31 @@ impl Tiered {
 
     pub fn stop(&self) {
         assert_eq!(self.place.cuesta(&["stop", "store"]).status(), 0);
+    }
+}
+
+impl Tiered {
+    /// Moves what lies below a path, and answers what the command told.
+    #[track_caller]
+    pub fn migrated(&self, path: &str, to: &str) -> serde_json::Value {
+        let ended = self.place.cuesta(&["migrate", "--store", "store", "--json", "--to", to, path]);
+        assert!(ended.errors().is_empty(), "{}", ended.errors());
+        serde_json::from_str(&ended.text()).unwrap()
+    }
+
+    /// A program that has said that it is there, and waits for a line.
+    #[track_caller]
+    pub fn begin(&self, script: &str) -> Conversation {
+        let script = format!("import errno, os, random\n{TREE}{script}");
+        let mut program = Conversation::with(&self.place, &script);
+        assert_eq!(program.line().trim(), "there");
+        program
+    }
+
+    #[track_caller]
+    pub fn assert_sound(&self) {
+        self.stop();
+        let checked = self.place.cuesta(&["fsck", "store", "--content"]);
+        assert_eq!(checked.status(), 0, "{}{}", checked.text(), checked.errors());
     }
 }

@@ -7,6 +7,7 @@
 mod frame;
 mod lease;
 mod migration;
+mod pin;
 mod report;
 mod scrub;
 mod status;
@@ -16,6 +17,7 @@ pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
 pub use migration::{Drained, Migrated, MigrationPlace};
+pub use pin::{ExplainedPin, PinChange};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 pub use status::{
@@ -285,6 +287,25 @@ pub enum Request {
         tier: TierNumber,
         /// Where to begin.
         from: ScrubPlace,
+    },
+    /// `cuesta tier remove`: a tier that was drained is none of the store's any more. Answered [`Response::Done`].
+    ForgetTier {
+        /// The tier.
+        tier: TierNumber,
+    },
+    /// Is this value of [`crate::pin::TIER_ATTRIBUTE`] one that pins content to tiers of the store? Answered [`Response::Done`], or not found.
+    CheckPin {
+        /// The value.
+        #[serde(with = "serde_bytes")]
+        value: Vec<u8>,
+    },
+    /// `cuesta pin`. Answered [`Response::Done`].
+    Pin {
+        /// A file or a directory: the path below the root, without a leading slash.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+        /// What to do to its pin.
+        change: PinChange,
     },
     /// Events from `from` on, waiting up to `wait_ms` for one.
     Trace {

@@ -163,7 +163,7 @@ impl Windows {
             files.filter(|file| file.is_dirty()).cloned().collect()
         };
         let is_flushed = dirty.iter().all(|file| {
-            if let Some(disk) = session.arenas.played(self.tier) {
+            if let Some(disk) = session.arenas.played(file.arena().tier()) {
                 disk.flush();
             }
             file.flush()

@@ -31,6 +31,9 @@ pub(crate) fn doubtful(
     })
 }
 
+/// Numbers of lower tiers.
+const TIERS_BELOW: usize = TierNumber::MAX.0 as usize;
+
 /// Chunks of a lower tier. With arenas of 64 MiB it has 64 TiB.
 const LOWER_CHUNKS: usize = 4096;
 
@@ -45,11 +48,11 @@ fn chunks(count: usize) -> Tier {
 pub(crate) struct Arenas {
     fast: Tier,
     /// Tiers 1, 2 and so on. A tier's table is allocated when one of its arenas is first mapped.
-    lower: [OnceLock<Tier>; 8],
+    lower: [OnceLock<Tier>; TIERS_BELOW],
     pub(super) medium: Medium,
     pub(super) emulated: Option<Arc<Emulated>>,
     /// The disks that lower tiers play: of tiers 1, 2 and so on.
-    played: [Option<Arc<PlayedDisk>>; 8],
+    played: [Option<Arc<PlayedDisk>>; TIERS_BELOW],
     /// Whether any does.
     pub(crate) plays_disks: bool,
     pub(super) mapping: Mutex<()>,
@@ -69,7 +72,7 @@ impl Arenas {
     ) -> Arenas {
         let fast = chunks((geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS));
         let lower = std::array::from_fn(|_| OnceLock::new());
-        let mut played = [const { None }; 8];
+        let mut played = [const { None }; TIERS_BELOW];
         let plays_disks = !disks.is_empty();
         for (tier, disk) in disks {
             if let Some(place) = usize::from(tier.0).checked_sub(1).and_then(|index| played.get_mut(index)) {

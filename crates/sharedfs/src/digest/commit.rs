@@ -10,6 +10,7 @@ use crate::digest::place::Placements;
 use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
 use crate::tiers::{Reservation, runs_of};
+use cuesta_format::pin::TIER_ATTRIBUTE;
 use cuesta_format::{Extent, InodeNumber, LogPosition, SessionId};
 use cuesta_media::planted::{self, Bug};
 
@@ -107,6 +108,9 @@ impl Digester {
         if storage.uses.is_wanted() {
             storage.uses.note(changes_of(view, placements));
         }
+        let attributes = view.extended.changed();
+        let pins = attributes.filter(|attribute| attribute.name(bytes) == TIER_ATTRIBUTE);
+        pins.for_each(|attribute| storage.pins.note_change(attribute.inode));
         let changed = view.names.all().iter().filter(|name| name.before != name.now);
         let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
         storage.directory_changes.note(

@@ -53,6 +53,9 @@ impl SharedFs {
             Request::Explain { path } => return self.explain(path),
             Request::Scrub { from } => return self.scrub(*from),
             Request::Drain { tier, from } => return self.drain_tier(*tier, *from),
+            Request::ForgetTier { tier } => return self.forget_tier(*tier),
+            Request::CheckPin { value } => return self.check_pin(value),
+            Request::Pin { path, change } => return self.pin(path, change),
             Request::Migrate { path, tier, is_copy, from } => {
                 return self.migrate(path, *tier, *is_copy, from);
             }
@@ -169,6 +172,9 @@ impl SharedFs {
             | Request::Scrub { .. }
             | Request::Migrate { .. }
             | Request::Drain { .. }
+            | Request::ForgetTier { .. }
+            | Request::CheckPin { .. }
+            | Request::Pin { .. }
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop

@@ -18,8 +18,13 @@ impl SharedFs {
         let extents = self.split(extents);
         let target = snapshot.symlink(inode)?.unwrap_or_default();
         let leases = self.core.lock().leases.holders(inode);
-        let tier_names = self.tiers().into_iter().map(|tier| tier.name).collect();
-        Ok(Response::Explained(Box::new(Explanation { record, extents, tier_names, target, leases })))
+        let mut tier_names = vec![String::new(); usize::from(self.arenas.tiers_count())];
+        for tier in self.tiers() {
+            tier_names[usize::from(tier.number.0)] = tier.name;
+        }
+        let pin = self.explain_pin(&snapshot, path)?;
+        let explanation = Explanation { record, extents, tier_names, target, leases, pin };
+        Ok(Response::Explained(Box::new(explanation)))
     }
 }
 

@@ -40,9 +40,10 @@ impl SharedFs {
     pub(super) fn tiers(&self) -> Vec<TierStatus> {
         let space = self.space.lock();
         let name_of = |number: u8| self.options.tier.iter().find(|(_, tier)| tier.number == number);
-        (0..self.arenas.tiers_count())
-            .map(|number| {
-                let tier = TierNumber(number);
+        self.arenas
+            .numbers()
+            .map(|tier| {
+                let number = tier.0;
                 let (name, path) = match name_of(number) {
                     _ if tier == TierNumber::FAST => ("fast".to_owned(), self.named.display().to_string()),
                     Some((name, lower)) => (name.clone(), lower.path.display().to_string()),
@@ -60,8 +61,10 @@ impl SharedFs {
                     draining: self.arenas.tier(tier).is_ok()
                         && self.arenas.why_failed(tier).is_none()
                         && !space.allocator.takes_writes(tier),
+                    removing: name_of(number).is_some_and(|(_, lower)| lower.removing),
                     blocks: self.arenas.tier(tier).map_or(0, blocks_in),
                     blocks_used: space.allocator.used_blocks(tier),
+                    blocks_pinned_outside: self.migration.pins.outside(tier),
                     missing: self.arenas.why_missing(tier).map(str::to_owned),
                     failed: self.arenas.why_failed(tier),
                 }

@@ -47,6 +47,7 @@ impl SharedFs {
             let windows = &mut self.space.lock().windows;
             done.iter().for_each(|&(address, below)| windows.finish(session, address, below));
         }
+        let tier = self.tier_of_windows(tier);
         const NONE: Response = Response::Window { address: BlockAddress(0), blocks: 0, begins: 0 };
         let node = self.with_session(session, |found| found.node)?;
         if !self.grants_windows_in(tier) || blocks == 0 {
@@ -83,6 +84,11 @@ impl SharedFs {
                 Err(trouble)
             }
         }
+    }
+
+    /// The tier of which a session gets blocks if it asks for those of `tier`: the next one below, if that was removed.
+    fn tier_of_windows(&self, tier: TierNumber) -> TierNumber {
+        self.arenas.numbers().find(|&number| number >= tier).unwrap_or(tier)
     }
 
     /// Whether sessions can write blocks by calls. A device of bytes can only be mapped.

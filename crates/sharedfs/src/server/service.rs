@@ -109,6 +109,15 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// The daemon stops: [`Service::migrate_some`] returns.
     fn stop_migrating(&self);
 
+    /// Whether [`Service::bring_pinned`] has something to do.
+    fn has_lower_tiers(&self) -> bool;
+
+    /// Waits until content may have to be brought to the tier that it is pinned to, and brings it. Says whether to call again.
+    fn bring_pinned(&self) -> bool;
+
+    /// The daemon stops: [`Service::bring_pinned`] returns.
+    fn stop_bringing(&self);
+
     /// Does one thing that can wait until the daemon is idle. Says whether there was one.
     fn tidy(&self) -> Result<bool, Error>;
 
@@ -233,6 +242,18 @@ impl Service for SharedFs {
 
     fn stop_migrating(&self) {
         SharedFs::stop_migrating(self);
+    }
+
+    fn has_lower_tiers(&self) -> bool {
+        SharedFs::has_lower_tiers(self)
+    }
+
+    fn bring_pinned(&self) -> bool {
+        SharedFs::bring_pinned(self)
+    }
+
+    fn stop_bringing(&self) {
+        self.migration.pins.end();
     }
 
     fn tidy(&self) -> Result<bool, Error> {

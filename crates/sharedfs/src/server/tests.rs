@@ -184,6 +184,16 @@ impl Service for Fake {
 
     fn stop_migrating(&self) {}
 
+    fn has_lower_tiers(&self) -> bool {
+        false
+    }
+
+    fn bring_pinned(&self) -> bool {
+        false
+    }
+
+    fn stop_bringing(&self) {}
+
     fn tidy(&self) -> Result<bool, Error> {
         let left = |left: u64| left.checked_sub(1);
         Ok(self.untidy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok())

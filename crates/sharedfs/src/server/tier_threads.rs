@@ -1,4 +1,5 @@
-//! The threads that look after lower tiers: one flushes them to their disks below a store in memory, one moves content down.
+//! The threads that look after lower tiers: one flushes them to their disks below a store in memory, one moves content down,
+//! one brings content where it is pinned to.
 //!
 //! The core says which tiers, and when. A store that has nothing for a thread to do has no such thread.
 
@@ -12,6 +13,7 @@ use std::thread::{Builder, JoinHandle};
 pub(super) struct TierThreads {
     writer: Option<JoinHandle<()>>,
     mover: Option<JoinHandle<()>>,
+    bringer: Option<JoinHandle<()>>,
 }
 
 impl TierThreads {
@@ -28,14 +30,16 @@ impl TierThreads {
         Ok(TierThreads {
             writer: start("write-back", service.has_tiers_below_memory(), S::write_back_tiers)?,
             mover: start("migrate", service.migrates(), S::migrate_some)?,
+            bringer: start("pins", service.has_lower_tiers(), S::bring_pinned)?,
         })
     }
 
     /// Ends each thread behind the flush or the move that it is at.
     pub(super) fn stop<S: Service>(self, service: &S) {
+        service.stop_bringing();
         service.stop_migrating();
         service.stop_writing_back();
-        for thread in [self.mover, self.writer].into_iter().flatten() {
+        for thread in [self.bringer, self.mover, self.writer].into_iter().flatten() {
             let name = thread.thread().name().unwrap_or_default().to_owned();
             if thread.join().is_err() {
                 tracing::error!(thread = name, "a thread had panicked");

@@ -1,7 +1,7 @@
 //! `cuesta.toml`: every threshold of the daemon is a line here, with its default.
 
 use crate::metadata::CACHE_BYTES;
-use crate::tiers::{LowerTier, Region};
+use crate::tiers::{LowerTier, Region, check_tiers};
 use cuesta_format::disk_profile::DISK_PRESETS;
 use cuesta_format::durability::{OPTIMISTIC_MS_MAX, check_milliseconds};
 use cuesta_format::emulation::Profile;
@@ -18,8 +18,6 @@ const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
 const USER_MESSAGE_BYTES_LEAST: u64 = 18 << 20;
 /// redb wants some pages at hand.
 const METADATA_CACHE_BYTES_LEAST: u64 = 1 << 20;
-/// Tiers that a store may have below the fast one.
-const TIERS_BELOW_MAX: usize = 8;
 /// A lease that is taken away before its holder could use it once is of no use. No session waits longer for
 /// another's lease.
 const LEASE_HOLD_US: RangeInclusive<u64> = 200..=100_000;
@@ -84,6 +82,8 @@ pub struct Options {
     pub migration_mb_per_second: u32,
     /// Limits of one other user.
     pub users: UserLimits,
+    /// The numbers of tiers that were taken out. They are not used again.
+    pub removed_tiers: Vec<u8>,
     /// The tiers below the fast one, by what people call them.
     pub tier: BTreeMap<String, LowerTier>,
 }
@@ -223,6 +223,7 @@ impl Default for Options {
             cold_seconds: 30,
             migration_mb_per_second: 0,
             users: UserLimits::default(),
+            removed_tiers: Vec::new(),
             tier: BTreeMap::new(),
         }
     }
@@ -281,6 +282,7 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
         cold_seconds,
         migration_mb_per_second,
         users: UserLimits { connections, open_files, message_bytes, message_seconds },
+        removed_tiers: _,
         tier: _,
     } = Options::default();
     let mark = if emulate == default_emulate { "# " } else { "" };
@@ -394,28 +396,13 @@ fn in_a_line(text: &str, error: &toml::de::Error) -> String {
     line.unwrap_or_default() + &error.message().replace('\n', "; ")
 }
 
-/// Lower tiers are numbered from 1 on, without gaps.
-fn check_tiers(tiers: &BTreeMap<String, LowerTier>) -> Result<(), String> {
-    let mut numbers: Vec<u8> = tiers.values().map(|tier| tier.number).collect();
-    numbers.sort_unstable();
-    if tiers.len() > TIERS_BELOW_MAX || !numbers.iter().copied().eq(1..=tiers.len() as u8) {
-        return Err(format!(
-            "the tiers of [tier.NAME] have the numbers {numbers:?}: they must be 1, 2 and so on, up to {TIERS_BELOW_MAX}"
-        ));
-    }
-    match tiers.iter().find(|(_, tier)| !tier.path.is_absolute()) {
-        Some((name, _)) => Err(format!("the path of [tier.{name}] must begin with /")),
-        None => Ok(()),
-    }
-}
-
 /// The lines of `cuesta.toml` that name lower tiers.
 #[must_use]
 pub fn tiers_template(tiers: &BTreeMap<String, LowerTier>) -> String {
     let mut text = String::new();
     let mut ordered: Vec<_> = tiers.iter().collect();
     ordered.sort_by_key(|(_, tier)| tier.number);
-    for (name, LowerTier { number, path, bytes, profile }) in ordered {
+    for (name, LowerTier { number, path, bytes, profile, removing: _ }) in ordered {
         let path = toml::Value::String(path.display().to_string());
         let names = DISK_PRESETS.map(|(name, _)| name).join(", ");
         let profile = match profile.is_none() {
@@ -481,7 +468,7 @@ impl Options {
         }
         check_milliseconds(options.optimistic_ms_max)?;
         options.users.check()?;
-        check_tiers(&options.tier)?;
+        check_tiers(&options.tier, &options.removed_tiers)?;
         Ok(options)
     }
 }
@@ -509,7 +496,7 @@ mod tests {
     fn lower_tiers_are_read_as_they_are_written_and_have_numbers_without_gaps() {
         let tier = |number, path: &str| {
             let profile = DiskProfile::default();
-            LowerTier { number, path: path.into(), bytes: 5 << 30, profile }
+            LowerTier { number, path: path.into(), bytes: 5 << 30, profile, removing: false }
         };
         let tiers: BTreeMap<String, LowerTier> =
             [("ssd".into(), tier(1, "/mnt/a \"b\"")), ("hdd".into(), tier(2, "/mnt/c"))].into();
@@ -527,7 +514,7 @@ mod tests {
     fn a_disk_to_play_is_read_as_it_is_written_and_from_a_table() {
         let tier = |profile: &str| {
             let profile = profile.parse().unwrap();
-            LowerTier { number: 1, path: "/mnt".into(), bytes: 5 << 30, profile }
+            LowerTier { number: 1, path: "/mnt".into(), bytes: 5 << 30, profile, removing: false }
         };
         for profile in ["nvme", "sata-ssd", "hdd", "optane-ssd", "hdd,seek_ns=4000000", "read_ns=5"] {
             let tiers: BTreeMap<String, LowerTier> = [("disk".into(), tier(profile))].into();

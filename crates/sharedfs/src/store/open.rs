@@ -22,7 +22,7 @@ use crate::sessions::{
 };
 use crate::store::observe::{Counters, Events, RequestTimes};
 use crate::tiers::Space;
-use crate::tiers::{Credits, Parts, blocks_of, medium_of_files, open_arenas, region};
+use crate::tiers::{Credits, LowerTier, Parts, blocks_of, medium_of_files, open_arenas, region};
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::session_table::TableHead;
 use cuesta_format::superblock::Superblock;
@@ -101,7 +101,12 @@ impl SharedFs {
             table.emulate(emulated);
             arenas.fast().emulate(emulated);
         }
-        let (allocator, windows) = load_allocator(&metadata, &arenas, geometry, &occupied)?;
+        let (mut allocator, windows) = load_allocator(&metadata, &arenas, geometry, &occupied)?;
+        for tier in lower.iter().filter(|tier| tier.removing).map(LowerTier::number) {
+            if arenas.has(tier) {
+                allocator.refuse_writes(tier);
+            }
+        }
         let credits = Credits::new(blocks_of(&arenas));
         let next_session = table.head().next_session;
         let stand_ins = StandIns::open(tier, named)?;

@@ -30,6 +30,9 @@ pub(crate) fn load_allocator(
     for tier in arenas.missing() {
         load_missing_tier(&mut allocator, &snapshot, tier, geometry)?;
     }
+    for tier in (0..arenas.tiers_count()).map(TierNumber).filter(|&tier| !arenas.has(tier)) {
+        allocator.refuse_writes(tier);
+    }
     granted.iter().for_each(|&run| allocator.occupy_window(run));
     for tier in arenas.tiers().filter(|tier| tier.makes_room_below()) {
         allocator.doubt_room(tier.number());

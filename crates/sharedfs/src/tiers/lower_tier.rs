@@ -19,6 +19,9 @@ pub struct LowerTier {
     /// The disk that is played on its own.
     #[serde(default, deserialize_with = "profile")]
     pub profile: DiskProfile,
+    /// It is being taken out of the store, and gets no content any more.
+    #[serde(default)]
+    pub removing: bool,
 }
 
 /// A profile as people write it.
@@ -44,12 +47,35 @@ fn profile<'de, D: Deserializer<'de>>(written: D) -> Result<DiskProfile, D::Erro
 
 impl LowerTier {
     /// Its number, as addresses have it.
-    pub(super) fn number(&self) -> TierNumber {
+    pub(crate) fn number(&self) -> TierNumber {
         TierNumber(self.number)
     }
 
     /// Its sizes.
     pub(super) fn geometry(&self, geometry: &Geometry) -> Geometry {
         Geometry { nvm_bytes: self.bytes, ..geometry.of_tier(self.number()) }
+    }
+}
+
+/// Tiers that a store may have below the fast one.
+const TIERS_BELOW_MAX: usize = 8;
+
+/// Lower tiers, and those that were taken out, are numbered from 1 on without gaps, so a section that was lost is told.
+pub(crate) fn check_tiers(tiers: &BTreeMap<String, LowerTier>, removed: &[u8]) -> Result<(), String> {
+    let mut numbers: Vec<u8> =
+        tiers.values().map(|tier| tier.number).chain(removed.iter().copied()).collect();
+    numbers.sort_unstable();
+    if tiers.len() > TIERS_BELOW_MAX || !numbers.iter().copied().eq(1..=numbers.len() as u8) {
+        return Err(format!(
+            "the tiers of [tier.NAME] and of removed_tiers have the numbers {numbers:?}: they must be 1, 2 and so on, and there are \
+             up to {TIERS_BELOW_MAX} tiers"
+        ));
+    }
+    if numbers.len() > usize::from(TierNumber::MAX.0) {
+        return Err(format!("the numbers of tiers are used up: there are {}", TierNumber::MAX));
+    }
+    match tiers.iter().find(|(_, tier)| !tier.path.is_absolute()) {
+        Some((name, _)) => Err(format!("the path of [tier.{name}] must begin with /")),
+        None => Ok(()),
     }
 }

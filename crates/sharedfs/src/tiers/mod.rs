@@ -30,6 +30,7 @@ pub use device::{
 pub(crate) use device::{claim_device, region};
 pub use extents::{runs_of, split_at_arenas};
 pub use lower_tier::LowerTier;
+pub(crate) use lower_tier::check_tiers;
 pub(crate) use memory::open_arenas;
 pub use memory::{
     Arenas, ContentWriter, Grown, LostArena, LowerTierError, TierArenas, create_lower_tier, remove_lower_tier,

@@ -55,6 +55,7 @@ fn lower_tiers(directory: &Path) -> BTreeMap<String, LowerTier> {
         path: directory.join(LOWER_TIER_FOLDER),
         bytes: LOWER_TIER_BYTES,
         profile: DiskProfile::default(),
+        removing: false,
     };
     BTreeMap::from([("below".to_owned(), tier)])
 }

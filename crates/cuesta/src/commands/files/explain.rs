@@ -1,6 +1,7 @@
 //! `cuesta explain`.
 
 use super::named::NamedFile;
+use super::pin::told;
 use crate::daemons::daemon::Daemon;
 use crate::daemons::start;
 use crate::messages::failure::Failure;
@@ -69,7 +70,7 @@ fn tier_name<'n>(names: &'n [String], extent: &Extent) -> &'n str {
 }
 
 fn as_json(explanation: &Explanation) -> serde_json::Value {
-    let Explanation { record, extents, tier_names, target, leases } = explanation;
+    let Explanation { record, extents, tier_names, target, leases, pin } = explanation;
     json!({
         "kind": kind(record.mode),
         "record": record,
@@ -80,6 +81,12 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
             "address": extent.address.offset(),
         })).collect::<Vec<_>>(),
         "target": (!target.is_empty()).then(|| String::from_utf8_lossy(target)),
+        "pin": pin.as_ref().map(|pin| json!({
+            "rule": pin.rule,
+            "tier": pin.tier,
+            "at": String::from_utf8_lossy(&pin.at),
+            "rules": pin.rules,
+        })),
         "leases": leases.iter().map(|(session, mode)| json!({
             "session": session,
             "write": *mode == LeaseMode::Write,
@@ -88,7 +95,7 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
 }
 
 fn as_text(path: &Path, explanation: &Explanation) -> String {
-    let Explanation { record, extents, tier_names, target, leases } = explanation;
+    let Explanation { record, extents, tier_names, target, leases, pin } = explanation;
     let mut text = format!(
         "{}\n  {}, inode {}, mode {:04o}, owner {}:{}, {} link{}\n",
         output::heading(&path.display().to_string()),
@@ -123,6 +130,9 @@ fn as_text(path: &Path, explanation: &Explanation) -> String {
             })
             .collect();
         text += &output::table(&["at", "length", "tier", "address"], &rows);
+    }
+    if let Some(pin) = pin {
+        text += &format!("  {}\n", told(pin));
     }
     if leases.is_empty() {
         text += "  held by no session\n";

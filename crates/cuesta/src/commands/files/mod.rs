@@ -5,6 +5,7 @@
 //! | `explain.rs` | shows where a file lies and which sessions hold it |
 //! | `migrate.rs` | moves the content of files to a tier |
 //! | `named.rs` | a file of a store, as the command line names it |
+//! | `pin.rs` | pins the content of files to a tier |
 //! | `quota.rs` | shows what users own, and limits it |
 //!
 //! The daemon answers; the room only prints.
@@ -12,4 +13,5 @@
 pub mod explain;
 pub mod migrate;
 mod named;
+pub mod pin;
 pub mod quota;

@@ -2,7 +2,9 @@
 
 mod add;
 mod drain;
+mod edited;
 pub mod named;
+mod remove;
 
 use crate::commands::stores::mkfs::tiers::AskedTier;
 use crate::daemons::daemon::Daemon;
@@ -26,13 +28,15 @@ use std::process::ExitCode;
                   to the fast tier. Long runs of content go to the tier below, and so does everything while the fast tier is full. \
                   Content that cooled moves down.\n\n\
                   A tier that is drained takes no new content, and its content moves to the other tiers. Programs go on meanwhile. The \
-                  next daemon of the store takes the tier for content again.",
+                  next daemon of the store takes the tier for content again. A tier that is removed is drained first, and then \
+                  its folder or disk is free for other uses.",
     after_help = "\
 Examples:
   cuesta tier list ~/store
   cuesta tier list --json ~/store
   cuesta tier add ~/store archive=/mnt/hdd/tier:2T
   cuesta tier drain ~/store disk
+  cuesta tier remove ~/store disk
 
 Exit status: 0 done, 1 failed or something stayed, 2 wrong usage, 3 no daemon serves the store."
 )]
@@ -64,6 +68,17 @@ enum Action {
         #[arg(long)]
         overwrite_device: bool,
     },
+    /// Take a lower tier out of the store
+    ///
+    /// All its content moves to the others first. Then the store's daemon is replaced, as for a tier that is added; programs
+    /// wait for the next one, and go on. If the command is interrupted, the store opens, and the command goes on when it is given
+    /// again.
+    Remove {
+        /// The store's directory
+        store: PathBuf,
+        /// The tier, by its name or number
+        tier: String,
+    },
     /// Move all content of a lower tier to the others
     Drain {
         /// The store's directory
@@ -83,6 +98,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         Action::Add { store, tier, overwrite_device } => add::execute(store, tier, *overwrite_device),
         Action::Drain { store, tier } => drain::execute(store, tier),
+        Action::Remove { store, tier } => remove::execute(store, tier),
     }
 }
 
@@ -98,7 +114,9 @@ fn as_json(tiers: &[TierStatus]) -> String {
             "disk_use": tier.disk_use,
             "bytes": tier.blocks * BLOCK_BYTES,
             "bytes_used": tier.blocks_used * BLOCK_BYTES,
+            "bytes_pinned_outside": tier.blocks_pinned_outside * BLOCK_BYTES,
             "draining": tier.draining,
+            "removing": tier.removing,
             "missing": tier.missing,
             "failed": tier.failed,
         })
@@ -137,7 +155,13 @@ fn as_text(tiers: &[TierStatus]) -> String {
                 text += &format!("    it saw {reads} reads, {writes} writes, {flushes} flushes\n");
             }
         }
-        if tier.draining {
+        if tier.blocks_pinned_outside > 0 {
+            let outside = human(tier.blocks_pinned_outside * BLOCK_BYTES);
+            text += &format!("  {outside} pinned to {} lie elsewhere: it has no room for them\n", tier.name);
+        }
+        if tier.removing {
+            text += &format!("  {} is being taken out: cuesta tier remove goes on with that\n", tier.name);
+        } else if tier.draining {
             text += &format!("  {} is drained: no new content goes there until the next start\n", tier.name);
         }
         if let Some(why) = &tier.missing {

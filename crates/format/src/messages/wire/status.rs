@@ -1,6 +1,6 @@
 //! The daemon's answers about the store: totals, status, and where a file lies.
 
-use super::LeaseMode;
+use super::{ExplainedPin, LeaseMode};
 use crate::disk_profile::{DiskProfile, DiskUse};
 use crate::emulation::Profile;
 use crate::superblock::Medium;
@@ -171,6 +171,8 @@ pub struct Explanation {
     pub target: Vec<u8>,
     /// Sessions that hold a lease on it, and in which mode.
     pub leases: Vec<(SessionId, LeaseMode)>,
+    /// The pin that it follows, if there is one.
+    pub pin: Option<ExplainedPin>,
 }
 
 /// A tier of the store.
@@ -190,10 +192,14 @@ pub struct TierStatus {
     pub disk_use: Option<DiskUse>,
     /// Its content moves to other tiers, and no new content goes there.
     pub draining: bool,
+    /// It is being taken out of the store.
+    pub removing: bool,
     /// Blocks of content that it may hold.
     pub blocks: u64,
     /// Blocks that files have there.
     pub blocks_used: u64,
+    /// Blocks that are pinned to it and lie elsewhere, because it has no room for them.
+    pub blocks_pinned_outside: u64,
     /// Why it cannot be read, if it cannot.
     pub missing: Option<String>,
     /// Why nothing is written to it any more, if that is so.

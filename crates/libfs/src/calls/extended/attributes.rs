@@ -13,7 +13,9 @@ use crate::paths::path::Target;
 use crate::paths::permissions::CAPABILITY;
 use crate::sharing::call_tags::EntryRole;
 use cuesta_format::operation::is_extended_name;
-use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Operation};
+use cuesta_format::pin::TIER_ATTRIBUTE;
+use cuesta_format::wire::Request;
+use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, FileKind, Operation};
 
 /// What setting an extended attribute requires. Without a flag, the attribute may exist or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -78,7 +80,14 @@ impl Client {
         if let Some(list) = AccessListKind::of(name) {
             return self.set_list(credentials, target, list, value);
         }
+        if name == TIER_ATTRIBUTE {
+            self.check_pin(value)?;
+        }
         self.change_extended(credentials, target, name, AttributeAccess::Set(value), |state, set| {
+            if name == TIER_ATTRIBUTE && value.contains(&b'=') && state.record.kind() != FileKind::Directory {
+                // Rules for names are a directory's.
+                return Err(Error::Invalid);
+            }
             let before = set.get(name);
             if before.is_none() && flags.replace {
                 return Err(Error::NoAttribute);
@@ -104,6 +113,16 @@ impl Client {
         self.change_extended(credentials, target, name, AttributeAccess::Remove, |_, set| {
             set.get(name).map(drop).ok_or(Error::NoAttribute)
         })
+    }
+
+    /// A value that pins content to a tier must name one that the store has. SharedFS knows them.
+    fn check_pin(&self, value: &[u8]) -> Result<(), Error> {
+        let request = Request::CheckPin { value: value.to_vec() };
+        match self.operate(|_attempt| Ok(self.session.ask(&request)?)) {
+            Ok(_) => Ok(()),
+            Err(Error::NotFound) => Err(Error::Invalid),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes `security.capability` before the file gets another user's content, or another owner.

@@ -7,10 +7,9 @@
 //! | `moving` | one transaction makes the copies the file's blocks |
 //! | `keeping` | copies stay beside the file's blocks, or are dropped |
 //! | `watched` | a digest may change the file meanwhile |
-//! | `walk` | the files below a directory, one after the other |
-//! | `answer` | what `cuesta migrate` asks |
-//! | `draining` | all content of a tier moves to others |
+//! | `by_hand` | content moves because a command asks for it |
 //! | `by_itself` | cold content moves down and hot content comes up, without anybody asking |
+//! | `pins` | content goes to the tier that users pinned it to |
 //!
 //! The copy holds no lock and no lease, so programs read and write the file meanwhile. Before the transaction the mover takes the
 //! file's lease: the sessions that had it are fenced, and so none of them knows an address any more. If a digest changed the file since
@@ -18,19 +17,20 @@
 //!
 //! A crash before the transaction leaves the file as it was, for the new blocks are free again. A crash behind it finds the file moved.
 
-mod answer;
+mod by_hand;
 mod by_itself;
 mod copying;
-mod draining;
 mod keeping;
 mod moving;
 mod part;
-mod walk;
+mod pins;
 mod watched;
 
 pub(crate) use by_itself::{Change, Uses};
 use by_itself::{Mover, Waking};
 use parking_lot::Mutex;
+use pins::Bringer;
+pub(crate) use pins::Pins;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use watched::Watched;
 
@@ -43,6 +43,8 @@ pub(crate) struct Migration {
     pub(crate) uses: Uses,
     mover: Mutex<Mover>,
     waking: Waking,
+    pub(crate) pins: Pins,
+    bringer: Mutex<Bringer>,
     /// Some block of a lower tier had a copy in the fast one.
     has_copied: AtomicBool,
 }

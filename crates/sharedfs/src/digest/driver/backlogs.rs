@@ -17,6 +17,7 @@ impl SharedFs {
             arenas: &self.arenas,
             watched: &self.migration.watched,
             uses: &self.migration.uses,
+            pins: &self.migration.pins,
             placement: PlacementRule::of(&self.options),
             space: &self.space,
             stand_ins: &self.stand_ins,

@@ -67,6 +67,7 @@ impl SharedFs {
             self.events.record(Step::Free { blocks: batch.blocks_freed });
         }
         self.note_usage();
+        self.migration.pins.note_digest();
     }
 
     /// Takes note of what the session has retired: its reports and the quarantine of blocks its digests freed.

@@ -5,6 +5,7 @@
 //! | `transaction` | the changes |
 //! | `name_changes` | those of names, of which a batch has the most |
 //! | `calls` | those of callers' calls |
+//! | `arenas` | those of arenas |
 //! | `windows` | those of blocks that sessions may write and name |
 //! | `usage` | the amounts charged to each user, group and directory |
 //! | `watch` | caches learn what a commit changed |
@@ -12,6 +13,7 @@
 //!
 //! No file here writes: [`shared`](super::shared) commits the gathered changes to the journal or the tree.
 
+mod arenas;
 mod calls;
 mod name_changes;
 mod spare;

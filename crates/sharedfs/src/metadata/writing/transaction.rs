@@ -35,13 +35,13 @@ pub struct Transaction {
     extents: BTreeMap<(u64, u64), Option<(u64, u32)>>,
     symlinks: BTreeMap<u64, Option<Vec<u8>>>,
     extended: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    arenas: BTreeMap<u32, Vec<u8>>,
-    bad: BTreeMap<u32, Vec<u8>>,
+    pub(super) arenas: BTreeMap<u32, Option<Vec<u8>>>,
+    pub(super) bad: BTreeMap<u32, Option<Vec<u8>>>,
     sessions: BTreeMap<u64, Option<SessionRecord>>,
     orphans: BTreeMap<(u64, u64), bool>,
     usage: UsageChanges,
     counters: Counters,
-    written_in: BTreeMap<u32, u64>,
+    pub(super) written_in: BTreeMap<u32, Option<u64>>,
     pub(super) windows: WindowChanges,
     pub(super) calls: CallChanges,
     /// Where they will be gathered.
@@ -438,16 +438,6 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sets an arena's bitmap.
-    pub fn put_arena(&mut self, arena: ArenaId, bitmap: Vec<u8>) {
-        self.arenas.insert(arena.0, bitmap);
-    }
-
-    /// Sets the bitmap of an arena's blocks that the medium does not take.
-    pub fn put_bad_blocks(&mut self, arena: ArenaId, bitmap: Vec<u8>) {
-        self.bad.insert(arena.0, bitmap);
-    }
-
     /// Notes how far a session is.
     pub fn put_session(&mut self, session: SessionId, record: SessionRecord) {
         self.sessions.insert(session.0, Some(record));
@@ -476,11 +466,6 @@ impl Transaction {
     /// Sets a payer's limits; `None`: it has none.
     pub fn put_limits(&mut self, payer: Payer, allowance: Option<Allowance>) {
         self.usage.limit(payer, allowance);
-    }
-
-    /// Notes in which opening of the store an arena was last written.
-    pub fn put_written_in(&mut self, arena: ArenaId, generation: u64) {
-        self.written_in.insert(arena.0, generation);
     }
 
     /// Sets what is counted, where that was found wrong.
@@ -551,7 +536,7 @@ impl Transaction {
             redo.push(Table::Symlinks, &number_key(inode), target.as_deref());
         }
         for (&arena, bitmap) in &self.arenas {
-            redo.push(Table::Arenas, &number_key(arena.into()), Some(bitmap));
+            redo.push(Table::Arenas, &number_key(arena.into()), bitmap.as_deref());
         }
         for (&session, record) in &self.sessions {
             let record = record.as_ref().map(encode_session).transpose()?;
@@ -570,12 +555,12 @@ impl Transaction {
             redo.push(Table::Limits, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));
         }
         for (&arena, bitmap) in &self.bad {
-            redo.push(Table::Bad, &number_key(arena.into()), Some(bitmap));
+            redo.push(Table::Bad, &number_key(arena.into()), bitmap.as_deref());
         }
         // Their names come before those of the counters.
         for (&arena, generation) in &self.written_in {
-            let key = written_in_key(ArenaId(arena));
-            redo.push(Table::Counters, key.as_bytes(), Some(&generation.to_le_bytes()));
+            let (key, value) = (written_in_key(ArenaId(arena)), generation.map(u64::to_le_bytes));
+            redo.push(Table::Counters, key.as_bytes(), value.as_ref().map(|value| &value[..]));
         }
         let before = self.base.counters()?.named();
         for (before, now) in before.into_iter().zip(self.counters.named()) {

@@ -69,6 +69,9 @@ fn kind(request: &Request) -> usize {
         | Request::Scrub { .. }
         | Request::Migrate { .. }
         | Request::Drain { .. }
+        | Request::ForgetTier { .. }
+        | Request::CheckPin { .. }
+        | Request::Pin { .. }
         | Request::Verify { .. }
         | Request::TakeLoss { .. }
         | Request::Trace { .. }

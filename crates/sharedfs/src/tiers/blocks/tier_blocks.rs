@@ -142,7 +142,7 @@ impl TierBlocks {
 
     /// Whether it has blocks that cannot be written.
     pub fn has_unwritable(&self) -> bool {
-        self.refuses_writes || self.bad_blocks() > 0
+        (self.refuses_writes && !self.arenas.is_empty()) || self.bad_blocks() > 0
     }
 
     /// Whether a block is bad.

@@ -7,9 +7,10 @@ use super::part::Part;
 use crate::Error;
 use cuesta_format::stamp::{STAMP_BYTES, Stamp};
 use cuesta_format::{ArenaId, Geometry};
+use cuesta_media::discard;
 use rustix::fs::{FileType, Mode, OFlags};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,6 +66,14 @@ pub(crate) fn label_disk(path: &Path, label: Option<&Stamp>) -> io::Result<()> {
     match rustix::io::pwrite(&file, &bytes, 0)? {
         STAMP_BYTES => Ok(rustix::fs::fsync(&file)?),
         _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// The disk need not keep what it holds behind the label. Not every disk can do that.
+pub(crate) fn discard_disk(path: &Path) {
+    let Ok(bytes) = room_on_disk(path) else { return };
+    if let Ok(file) = open(path) {
+        let _ = discard(file.as_fd(), LABEL_ROOM, bytes);
     }
 }
 

@@ -14,7 +14,7 @@ mod parts;
 mod region;
 mod zones;
 
-pub(crate) use disk::{is_disk, label_disk, label_of_disk};
+pub(crate) use disk::{discard_disk, is_disk, label_disk, label_of_disk};
 pub use disk::{is_empty_disk, room_on_disk};
 pub use part::Part;
 pub use parts::{Parts, medium_of_files, release_device, room_on_device, superblock_on_device};

@@ -23,8 +23,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Arenas {
     fast: TierArenas,
-    /// Tiers 1, 2 and so on, or why they are missing.
-    lower: Vec<Result<TierArenas, String>>,
+    /// Tiers 1, 2 and so on, or why they are missing; `None`: the tier was removed.
+    lower: Vec<Option<Result<TierArenas, String>>>,
     /// Tiers that failed, and why.
     failed: Mutex<BTreeMap<TierNumber, String>>,
     unwritten: UnwrittenArenas,
@@ -33,7 +33,7 @@ pub struct Arenas {
 impl Arenas {
     /// Those of the fast tier, and of the lower ones in their order.
     #[must_use]
-    pub fn new(fast: TierArenas, lower: Vec<Result<TierArenas, String>>) -> Arenas {
+    pub fn new(fast: TierArenas, lower: Vec<Option<Result<TierArenas, String>>>) -> Arenas {
         Arenas { fast, lower, failed: Mutex::default(), unwritten: UnwrittenArenas::default() }
     }
 
@@ -48,16 +48,16 @@ impl Arenas {
         match tier {
             TierNumber::FAST => Ok(&self.fast),
             TierNumber(number) => match self.lower.get(usize::from(number) - 1) {
-                Some(Ok(arenas)) => Ok(arenas),
-                Some(Err(_)) => Err(Error::TierMissing(tier)),
-                None => Err(Error::Damaged(format!("tier {tier} does not exist"))),
+                Some(Some(Ok(arenas))) => Ok(arenas),
+                Some(Some(Err(_))) => Err(Error::TierMissing(tier)),
+                Some(None) | None => Err(Error::Damaged(format!("tier {tier} does not exist"))),
             },
         }
     }
 
     /// All tiers that are there.
     pub fn tiers(&self) -> impl Iterator<Item = &TierArenas> {
-        std::iter::once(&self.fast).chain(self.lower.iter().flatten())
+        std::iter::once(&self.fast).chain(self.lower.iter().flatten().flatten())
     }
 
     /// All arenas that are there.
@@ -71,7 +71,7 @@ impl Arenas {
 
     /// The tiers that are missing.
     pub(crate) fn missing(&self) -> impl Iterator<Item = TierNumber> {
-        let missing = self.lower.iter().enumerate().filter(|(_, lower)| lower.is_err());
+        let missing = self.lower.iter().enumerate().filter(|(_, lower)| matches!(lower, Some(Err(_))));
         missing.map(|(index, _)| TierNumber(index as u8 + 1))
     }
 
@@ -79,7 +79,7 @@ impl Arenas {
     #[must_use]
     pub fn why_missing(&self, tier: TierNumber) -> Option<&str> {
         let lower = self.lower.get(usize::from(tier.0).checked_sub(1)?)?;
-        lower.as_ref().err().map(String::as_str)
+        lower.as_ref()?.as_ref().err().map(String::as_str)
     }
 
     /// A tier failed: nothing is written there any more. Says whether that is new.
@@ -115,7 +115,20 @@ impl Arenas {
         self.failed.lock().get(&tier).cloned()
     }
 
-    /// How many tiers the store has, the missing ones with them.
+    /// The store's tiers, the missing ones with them.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = TierNumber> {
+        (0..self.tiers_count()).map(TierNumber).filter(|&tier| self.has(tier))
+    }
+
+    /// Whether the store has a tier, be it missing.
+    pub(crate) fn has(&self, tier: TierNumber) -> bool {
+        match usize::from(tier.0).checked_sub(1) {
+            None => true,
+            Some(index) => self.lower.get(index).is_some_and(Option::is_some),
+        }
+    }
+
+    /// Behind the highest number of a tier. Numbers of removed tiers count.
     #[must_use]
     pub fn tiers_count(&self) -> u8 {
         1 + self.lower.len() as u8
@@ -152,12 +165,15 @@ impl Arenas {
         if self.fast.medium() == Medium::Memory || planted::active(Bug::LowerTierUnwritten) {
             return Ok(());
         }
-        self.lower.iter().flatten().filter(|lower| self.why_failed(lower.number()).is_none()).try_for_each(
-            |lower| {
+        self.lower
+            .iter()
+            .flatten()
+            .flatten()
+            .filter(|lower| self.why_failed(lower.number()).is_none())
+            .try_for_each(|lower| {
                 let tier = lower.number();
                 lower.fence().map_err(|error| Error::TierFailed { tier, why: error.to_string() })
-            },
-        )
+            })
     }
 
     /// A descriptor that allows reading only, to hand to a session, and where in it the arena begins.

@@ -393,7 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [fast, below] = ["fast", "below"].map(|name| folder.path().join(name));
         let lower = tier(TierNumber(1), Medium::Block, &below);
-        let arenas = Arenas::new(tier(TierNumber::FAST, Medium::Memory, &fast), vec![Ok(lower)]);
+        let arenas = Arenas::new(tier(TierNumber::FAST, Medium::Memory, &fast), vec![Some(Ok(lower))]);
         let address = |arena| GEOMETRY.of_tier(TierNumber(1)).address(ArenaId::new(TierNumber(1), arena), 0);
         let put = |arena| ContentWriter::new(&arenas).put(address(arena), &[7; BLOCK]);
         put(0).unwrap();

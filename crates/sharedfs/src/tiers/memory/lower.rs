@@ -10,17 +10,19 @@ use super::stamps::ArenaStamps;
 use super::tier_arenas::TierArenas;
 use crate::Error;
 use crate::metadata::{MetadataError, Snapshot};
-use crate::tiers::device::{Parts, is_disk, label_disk, label_of_disk};
+use crate::tiers::device::{Parts, discard_disk, is_disk, label_disk, label_of_disk};
 use crate::tiers::lower_tier::LowerTier;
 use cuesta_format::geometry::{ARENAS_FOLDER, TIER_LABEL_FILE};
 use cuesta_format::stamp::{Misplaced, STAMP_BYTES, Stamp};
 use cuesta_format::superblock::{Opening, Superblock};
-use cuesta_format::{Geometry, Medium, StoreId, TierNumber};
+use cuesta_format::{BLOCK_BYTES, Geometry, Medium, StoreId, TierNumber};
 use cuesta_media::Nodes;
+use rustix::fs::FallocateFlags;
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Why a lower tier is not used.
@@ -80,10 +82,26 @@ pub fn remove_lower_tier(store: StoreId, lower: &LowerTier) -> Result<(), LowerT
     check_label(store, lower)?;
     let failed = |source| LowerTierError::Read { path: lower.path.clone(), source };
     if is_disk(&lower.path) {
+        discard_disk(&lower.path);
         return label_disk(&lower.path, None).map_err(failed);
     }
+    empty_files(&lower.path.join(ARENAS_FOLDER)).map_err(failed)?;
     std::fs::remove_dir_all(lower.path.join(ARENAS_FOLDER)).map_err(failed)?;
     std::fs::remove_file(lower.path.join(TIER_LABEL_FILE)).map_err(failed)
+}
+
+/// The disk below gets the room of a folder's files back, even of those that programs have mapped.
+fn empty_files(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let file = File::options().write(true).open(entry?.path())?;
+        let bytes = file.metadata()?.len().next_multiple_of(BLOCK_BYTES);
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if bytes > 0 {
+            // Where there are no holes, the room comes back when no program has the file.
+            let _ = rustix::fs::fallocate(&file, hole, 0, bytes);
+        }
+    }
+    Ok(())
 }
 
 /// Whether the folder is that of the store's tier.
@@ -168,18 +186,24 @@ pub(crate) fn open_arenas(
         fast.stamp(ArenaStamps::new(store, generation, &geometry));
     }
     // Tiers that content lies on count even if the configuration has lost them.
-    let last_used = snapshot.arenas()?.last().map_or(0, |(last, _)| last.tier().0);
+    let noted: BTreeSet<u8> = snapshot.arenas()?.iter().map(|(arena, _)| arena.tier().0).collect();
+    let last_used = noted.last().copied().unwrap_or(0);
     let count = lower.iter().map(|lower| lower.number).max().unwrap_or(0).max(last_used);
-    let mut opened: Vec<Result<TierArenas, String>> = Vec::new();
+    let mut opened: Vec<Option<Result<TierArenas, String>>> = Vec::new();
     for number in 1..=count {
         let configured = lower.iter().find(|lower| lower.number == number);
         let arenas = match configured {
-            Some(lower) => {
+            // Nothing lies in it any more, and the metadata has forgotten it.
+            Some(lower) if lower.removing && !noted.contains(&number) => None,
+            Some(lower) => Some({
                 open_lower(superblock, snapshot, lower, generation).map_err(|error| error.to_string())
+            }),
+            None if noted.contains(&number) => {
+                Some(Err(format!("cuesta.toml names no tier with number {number}")))
             }
-            None => Err(format!("cuesta.toml names no tier with number {number}")),
+            None => None,
         };
-        if let Err(why) = &arenas {
+        if let Some(Err(why)) = &arenas {
             tracing::error!(tier = number, %why, "a lower tier is missing: what lies there cannot be read (EIO)");
         }
         opened.push(arenas);
@@ -191,12 +215,17 @@ pub(crate) fn open_arenas(
 mod tests {
     use super::*;
     use cuesta_format::disk_profile::DiskProfile;
-    use std::path::Path;
 
     const STORE: StoreId = StoreId([7; 16]);
 
     fn tier(folder: &Path, number: u8) -> LowerTier {
-        LowerTier { number, path: folder.to_owned(), bytes: 1 << 20, profile: DiskProfile::default() }
+        LowerTier {
+            number,
+            path: folder.to_owned(),
+            bytes: 1 << 20,
+            profile: DiskProfile::default(),
+            removing: false,
+        }
     }
 
     #[test]

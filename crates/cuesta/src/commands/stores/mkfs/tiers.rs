@@ -109,7 +109,13 @@ pub fn planned(
             return Err(wrong("is in memory, where no disk is played: no read of it reaches a disk".into()));
         }
         let bytes = bytes / geometry.arena_bytes * geometry.arena_bytes;
-        let tier = LowerTier { number: index as u8 + 1, path: path.clone(), bytes, profile: *profile };
+        let tier = LowerTier {
+            number: index as u8 + 1,
+            path: path.clone(),
+            bytes,
+            profile: *profile,
+            removing: false,
+        };
         if tiers.insert(name.clone(), tier).is_some() {
             return Err(wrong(format!("two tiers are called {name}")));
         }

@@ -18,14 +18,19 @@ pub fn execute(store: &Path, name: &str) -> Result<ExitCode, Failure> {
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
     let tier = number_of(&mut daemon, name)?;
+    let moved = human(drain(&store, &mut daemon, tier, name)? * BLOCK_BYTES);
+    output::print(&format!("{name} holds nothing any more; {moved} moved\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Drains a tier until it holds nothing. Answers how many blocks moved.
+pub fn drain(store: &Store, daemon: &mut Daemon, tier: TierNumber, name: &str) -> Result<u64, Failure> {
     let mut moved = 0;
     loop {
         // Programs may write to it until they have heard.
-        let looked = look_once(&mut daemon, tier, &mut moved)?;
+        let looked = look_once(daemon, tier, &mut moved)?;
         if looked.blocks_left == 0 {
-            let moved = human(moved * BLOCK_BYTES);
-            output::print(&format!("{name} holds nothing any more; {moved} moved\n"))?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(moved);
         }
         if looked.blocks == 0 || looked.is_full {
             return Err(Failure::on(store.folder(), why(&looked, name)));

@@ -133,7 +133,10 @@ impl SharedFs {
             if from == TierNumber::FAST {
                 dropped = self.drop_copies(inode, &ranges)?;
             }
-            self.move_blocks(inode, Place::In(&ranges), (Which::Only(from), to), Home::Moves)
+            match self.migration.pins.keeps(inode) {
+                true => Ok(Moved::default()),
+                false => self.move_blocks(inode, Place::In(&ranges), (Which::Only(from), to), Home::Moves),
+            }
         })();
         let mut moved = match moved {
             Ok(moved) => moved,

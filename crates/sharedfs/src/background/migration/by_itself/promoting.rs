@@ -24,6 +24,9 @@ impl SharedFs {
         let mut blocks = 0;
         for pieces in batch.chunk_by(|left, right| left.piece.inode == right.piece.inode) {
             let Some(inode) = pieces.first().map(|choice| choice.piece.inode) else { continue };
+            if self.migration.pins.keeps(inode) {
+                continue;
+            }
             let ranges = border.ranges(pieces);
             let (place, way) = (Place::In(&ranges), (Which::Elsewhere, TierNumber::FAST));
             let moved = match self.move_blocks(inode, place, way, Home::Stays) {

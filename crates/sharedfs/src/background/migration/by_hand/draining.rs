@@ -2,8 +2,8 @@
 //!
 //! The daemon remembers that as long as it runs. The next one takes the tier for content again.
 
-use super::part::Which;
 use crate::SharedFs;
+use crate::background::migration::part::Which;
 use crate::requests::{Trouble, invalid};
 use cuesta_format::wire::{Drained, Refusal, Response, ScrubPlace};
 use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber};
@@ -37,7 +37,7 @@ impl SharedFs {
     /// From now on no new content goes to a tier, if the others have room for what it holds, and for what sessions were promised: each
     /// entry that they log has to find blocks.
     fn begin_drain(&self, tier: TierNumber) -> Result<(), Trouble> {
-        if tier == TierNumber::FAST || tier.0 >= self.arenas.tiers_count() {
+        if tier == TierNumber::FAST || !self.arenas.has(tier) {
             return Err(invalid("only lower tiers can be drained"));
         }
         if let Some(why) = self.arenas.why_missing(tier) {

@@ -1,9 +1,9 @@
 //! Answers `cuesta migrate`: some parts of files each time, and where to go on.
 
-use super::moving::Home;
-use super::part::{Place, Which};
 use super::walk::file_behind;
 use crate::SharedFs;
+use crate::background::migration::moving::Home;
+use crate::background::migration::part::{Place, Which};
 use crate::requests::{Trouble, find, invalid};
 use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Response};
 use cuesta_format::{FileKind, InodeNumber, TierNumber};
@@ -29,7 +29,7 @@ impl SharedFs {
             return Err(invalid("only the fast tier has copies"));
         }
         let home = if is_copy { Home::Stays } else { Home::Moves };
-        if tier.0 >= self.arenas.tiers_count() {
+        if !self.arenas.has(tier) {
             return Err(invalid("there is no such tier"));
         }
         if let Some(why) = self.arenas.why_missing(tier) {
