@@ -22,9 +22,7 @@ def is_asked():
 /// A store whose lower tier holds the file.
 fn with_file_below(policy: &str) -> Tiered {
     let tiered = Tiered::with_fast_tier_of("64M");
-    let configuration = tiered.place.path("store/cuesta.toml");
-    let text = std::fs::read_to_string(&configuration).unwrap();
-    std::fs::write(&configuration, format!("cold_seconds = 1\nmigration = \"{policy}\"\n{text}")).unwrap();
+    tiered.configure(&format!("cold_seconds = 1\nmigration = \"{policy}\""));
     tiered.ran(&format!("{FILE}make()"));
     let ended = tiered.place.cuesta(&["migrate", "--store", "store", "--to", "disk", "/cuesta/file"]);
     assert_eq!(ended.status(), 0, "{}", ended.errors());
@@ -135,7 +133,7 @@ read()"
     reader.go_on();
     assert_eq!(reader.line().trim(), "cut");
     let moved = tiered.place.cuesta(&["migrate", "--store", "store", "--to", "fast", "/cuesta/file"]);
-    assert_eq!(moved.status(), 0, "{}", moved.errors());
+    assert_eq!(moved.status(), 0, "{}{}", moved.text(), moved.errors());
     copied(&tiered, |copied| copied == 0);
     reader.succeeds();
     tiered.ran("assert os.listdir('/cuesta') == []");
@@ -165,9 +163,7 @@ assert all(os.pread(file, PIECE, n * PIECE) == (held[n] if n in held else piece(
 #[test]
 fn the_old_pieces_of_a_file_that_is_written_go_down() {
     let tiered = Tiered::with_fast_tier_of("64M");
-    let configuration = tiered.place.path("store/cuesta.toml");
-    let text = std::fs::read_to_string(&configuration).unwrap();
-    std::fs::write(&configuration, format!("cold_seconds = 1\nlarge_run_bytes = 1000000000\n{text}")).unwrap();
+    tiered.configure("cold_seconds = 1\nlarge_run_bytes = 1000000000");
     let writer = begin(
         &tiered,
         "

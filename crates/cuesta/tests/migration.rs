@@ -77,9 +77,7 @@ open('/cuesta/copy', 'wb').write(held)";
 #[test]
 fn cold_content_moves_down_by_itself_until_the_fast_tier_has_room() {
     let tiered = Tiered::with_fast_tier_of("64M");
-    let configuration = tiered.place.path("store/cuesta.toml");
-    let text = std::fs::read_to_string(&configuration).unwrap();
-    std::fs::write(&configuration, format!("cold_seconds = 2\n{text}")).unwrap();
+    tiered.configure("cold_seconds = 2");
     let write = |first: u32, count: u32| {
         format!(
             "
@@ -291,6 +289,94 @@ open('/cuesta/copy{number}', 'wb').write(held)"
 for n in range(3):
     assert open(f'/cuesta/file{n}', 'rb').read() == open(f'/cuesta/copy{n}', 'rb').read(), n",
     );
+    tiered.assert_sound();
+}
+
+#[test]
+fn a_write_to_a_part_of_a_block_on_a_lower_tier_waits_for_the_next_daemon() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    tiered.ran("open('/cuesta/file', 'wb').write(bytes(1 << 20))");
+    tiered.migrated("/cuesta/file", "disk");
+    // It has the file, but has not looked at the tier yet.
+    let mut writer = tiered.begin(
+        "
+file = os.open('/cuesta/file', os.O_RDWR)
+os.pwrite(file, b'a' * 4096, 0)
+print('there', flush=True)
+input()
+print('writes', flush=True)
+os.pwrite(file, b'b' * 10, 8000)
+input()
+assert os.pread(file, 1 << 20, 0) == (b'a' * 4096).ljust(8000, b'\\0') + (b'b' * 10).ljust((1 << 20) - 8000, b'\\0')",
+    );
+    tiered.place.kill_daemon_to_its_end();
+    writer.go_on();
+    assert_eq!(writer.line().trim(), "writes");
+    tiered.ran("pass");
+    writer.succeeds();
+    tiered.assert_sound();
+}
+
+/// Figure 1 of the Ziggurat paper (FAST 2019), (c) to (f): eight small writes behind 24 large blocks; then the file cools, all of it is on
+/// the disk, a program reads the last eight blocks, and maps the file.
+#[test]
+fn a_file_that_cools_goes_down_and_is_read_and_mapped_there() {
+    let tiered = Tiered::with_fast_tier_of("64M");
+    tiered.configure("cold_seconds = 2\nlarge_run_bytes = 1000000");
+    let program = tiered.begin(
+        "
+import mmap
+right = random.Random(1).randbytes(24 << 16) + random.Random(2).randbytes(8 << 12)
+file = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+for n in range(3):
+    os.write(file, right[n * (8 << 16):(n + 1) * (8 << 16)])
+os.fsync(file)
+for n in range(8):
+    os.write(file, right[(24 << 16) + n * 4096:][:4096])
+    os.fsync(file)
+print('there', flush=True)
+input()
+assert os.pread(file, 8 << 12, 24 << 16) == right[24 << 16:]
+memory = mmap.mmap(file, 0)
+assert memory[:] == right
+memory[:5] = b'first'
+memory.flush()
+assert os.pread(file, 10, 0) == b'first' + right[5:10]",
+    );
+    let lies = |tier: &str| {
+        let told = tiered.place.cuesta(&["explain", "--store", "store", "--json", "/cuesta/file"]).text();
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let there = told["extents"].as_array().unwrap().iter().filter(|extent| extent["tier"] == tier);
+        there.map(|extent| extent["bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!([lies("disk"), lies("fast")], [24 << 16, 8 << 12]);
+    // Newer content needs the room.
+    tiered.ran(
+        "
+for n in range(45):
+    with open(f'/cuesta/{n}', 'wb') as file:
+        file.write(bytes(1_000_000))
+        os.fsync(file.fileno())",
+    );
+    let until = Instant::now() + Duration::from_secs(60);
+    while lies("fast") > 0 {
+        assert!(Instant::now() < until, "{}", lies("fast"));
+    }
+    assert_eq!(lies("disk"), (24 << 16) + (8 << 12));
+    let trace = tiered.place.cuesta(&["trace", "store"]).text();
+    let inode = {
+        let told = tiered.place.cuesta(&["explain", "--store", "store", "--json", "/cuesta/file"]).text();
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()["record"]["inode"].clone()
+    };
+    let moves: Vec<serde_json::Value> = trace
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|event| event["event"] == "migrate" && event["inode"] == inode)
+        .collect();
+    let moved: u64 = moves.iter().map(|moved| moved["blocks"].as_u64().unwrap()).sum();
+    assert_eq!((moved, moves.iter().all(|moved| moved["tier"] == 1)), (8, true), "{moves:?}");
+    program.succeeds();
+    tiered.ran("assert open('/cuesta/file', 'rb').read(5) == b'first'");
     tiered.assert_sound();
 }
 

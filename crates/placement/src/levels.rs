@@ -1,17 +1,15 @@
-//! Policy: when content of a tier moves down, and how much of the time the mover works.
+//! Policy: when content of a tier moves down, and how much of the time the mover works at most.
 //!
 //! | level | begins above | the mover works |
 //! |---|---|---|
 //! | rest | | not at all |
 //! | background | the low mark | a quarter of the time |
-//! | foreground | the high mark | all the time |
+//! | foreground | the high mark | all the time, as far as programs bear it |
 //! | emergency | the tier is full but for a thirtieth | all the time, and content need not be cold |
 //!
 //! The low mark follows what programs do (Ziggurat, §5): 50 % of the tier where they only write, so that there is room for what they
 //! write next; 90 % where they only read. The high mark lies in the middle between it and the whole tier. A level ends 2 % of the tier below
 //! the mark it began at, so that the mover neither begins nor ends all the time.
-
-use std::time::Duration;
 
 /// The least and the highest low mark, in thousandths of a tier.
 const LOW_MARK_LEAST: u64 = 500;
@@ -55,14 +53,6 @@ impl Level {
             used > if level <= self { mark.saturating_sub(ENDS_BELOW) } else { mark }
         };
         marks.iter().find(|marked| is_above(marked)).map_or(Level::Rest, |&(level, _)| level)
-    }
-
-    /// How long the mover pauses behind a part that took so long.
-    pub fn pause_after(self, took: Duration) -> Duration {
-        match self {
-            Level::Rest | Level::Background => took * 3,
-            Level::Foreground | Level::Emergency => Duration::ZERO,
-        }
     }
 }
 

@@ -7,18 +7,21 @@
 //! | `ziggurat` | what was written longest ago goes down |
 //! | `frequency` | what was used only once goes down |
 //! | `benefit` | what saves the least time by its place goes down |
-//! | `levels` | when content moves, and how much of the time |
+//! | `levels` | when content moves |
+//! | `budget` | how much of the time |
 //!
 //! The daemon and the replay of traces run this code. A policy stands between two tiers: it knows the pieces of the upper one, and those
 //! of the lower one that were read lately.
 
 mod benefit;
+mod budget;
 mod frequency;
 mod levels;
 mod piece;
 mod policy;
 mod ziggurat;
 
+pub use budget::{Budget, LONG_WAIT};
 pub use levels::{Level, low_mark};
 pub use piece::{Moment, Piece, Side};
 pub use policy::{Choice, Kind, Limits, Policy, Standing};

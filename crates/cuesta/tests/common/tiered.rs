@@ -58,6 +58,13 @@ impl Tiered {
         (Tiered { place, disk }, made.text())
     }
 
+    /// Puts lines into the configuration, for the next daemon.
+    pub fn configure(&self, lines: &str) {
+        let configuration = self.place.path("store/cuesta.toml");
+        let text = std::fs::read_to_string(&configuration).unwrap();
+        std::fs::write(&configuration, format!("{lines}\n{text}")).unwrap();
+    }
+
     pub fn tier(&self) -> PathBuf {
         self.disk.path().join("tier")
     }

@@ -61,6 +61,10 @@ pub enum Step {
     NeverAttached { pid: u32, calls: u64 },
     /// Blocks of a file moved to a tier.
     Migrate { inode: InodeNumber, tier: TierNumber, blocks: u64 },
+    /// Blocks of a file in lower tiers have a copy in the fast tier.
+    CopyUp { inode: InodeNumber, blocks: u64 },
+    /// Copies of a file's blocks were dropped to make room.
+    DropCopies { inode: InodeNumber, blocks: u64 },
     /// A log was given up at an entry that cannot be applied.
     Reject { session: SessionId, at: LogPosition, why: String },
 }

@@ -5,7 +5,7 @@ use super::bitmaps::{put_bitmaps, put_stamps};
 use super::log_view::LogView;
 use super::storage::Storage;
 use crate::Error;
-use crate::background::Change;
+use crate::background::{Change, Watched};
 use crate::digest::place::Placements;
 use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
@@ -45,8 +45,9 @@ impl Digester {
         ended: &[SessionId],
     ) -> Result<u64, Error> {
         let (view, reservation, placements, bytes) = self.parts();
-        let changed = view.nodes().iter().filter(|node| node.changed);
-        changed.for_each(|node| storage.watched.note_change(node.record.inode));
+        if storage.watched.is_any() {
+            note_changes(storage.watched, view, placements);
+        }
         let row = SessionRecord {
             digested: batch.to,
             log_generation: log.log_generation,
@@ -203,6 +204,19 @@ pub(crate) fn remove_sessions(transaction: &mut Transaction, ended: &[SessionId]
         }
     }
     Ok(())
+}
+
+/// Notes the changes of blocks that may be being copied.
+fn note_changes(watched: &Watched, view: &View, placements: &Placements) {
+    let all = view.nodes().iter();
+    let shaped = all.filter(|node| node.changed && (node.removed || node.is_cut || node.shifted.is_some()));
+    shaped.for_each(|node| watched.note_change(node.record.inode, &(0..u64::MAX)));
+    for change in &placements.changes {
+        watched.note_change(view.nodes()[change.node as usize].record.inode, &change.blocks);
+    }
+    for (inode, blocks, _) in placements.overwrites.blocks() {
+        watched.note_change(inode, &blocks);
+    }
 }
 
 /// What a batch did to the content of files, for those who move it.

@@ -47,7 +47,7 @@ impl SharedFs {
             return Err(error.into());
         }
         transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
-        self.migration.watched.note_change(inode);
+        self.migration.watched.note_change(inode, &(0..u64::MAX));
         // It is unknown what a commit that fails did: the file stays, and is swept away if nothing says that
         // it counts.
         transaction.commit()?;

@@ -169,7 +169,7 @@ impl Client {
                 WriteOutcome::Faulted { copied } => bytes = copied,
                 WriteOutcome::Rights => self.take_rights(file.inode_ref(), file.writer)?,
                 WriteOutcome::Full { room } => bytes = room as usize,
-                WriteOutcome::Arena(arena) => self.session.map_arena(arena)?,
+                WriteOutcome::Arena(arena) => self.with_daemon(|| self.session.map_arena(arena))?,
             }
         }
     }

@@ -45,19 +45,21 @@ pub(super) struct Copies {
 }
 
 impl SharedFs {
-    /// Copies the blocks of a part to a tier, and has the disk take the copies. The caller gives the reservation back, or commits it.
-    pub(super) fn copy_part(&self, part: &Part, to: TierNumber) -> Result<Copies, Error> {
-        let mut copies = Copies::default();
+    /// Copies the blocks of parts to a tier, and has the disk take the copies. The caller gives the reservations back, or commits them.
+    pub(super) fn copy_parts(&self, parts: &[&Part], to: TierNumber) -> Result<Vec<Copies>, Error> {
         for _ in 0..SET_ASIDE_MAX {
+            let mut all: Vec<Copies> = parts.iter().map(|_| Copies::default()).collect();
             let failures = self.arenas.failures();
-            let copied = self.try_copy(part, to, &mut copies).and_then(|()| {
-                self.flush_copies(&copies)?;
-                // A tier that failed meanwhile was not flushed.
-                self.arenas.check_failures(failures)
-            });
+            let mut pairs = parts.iter().zip(&mut all);
+            let copied =
+                pairs.try_for_each(|(part, copies)| self.try_copy(part, to, copies)).and_then(|()| {
+                    self.flush_copies(&all)?;
+                    // A tier that failed meanwhile was not flushed.
+                    self.arenas.check_failures(failures)
+                });
             settle();
-            let Err(error) = copied else { return Ok(copies) };
-            self.space.lock().allocator.abandon(&mut copies.reservation);
+            let Err(error) = copied else { return Ok(all) };
+            self.abandon_copies(&mut all);
             match &error {
                 Error::Unwritable(run) if run.address.tier() == to => {
                     tracing::error!(%error, "they are not used any more");
@@ -69,9 +71,14 @@ impl SharedFs {
                 }
                 _ => return Err(error),
             }
-            copies = Copies::default();
         }
-        Ok(Copies { is_full: true, ..copies })
+        Ok(parts.iter().map(|_| Copies { is_full: true, ..Copies::default() }).collect())
+    }
+
+    /// Gives the blocks of copies back that no file got.
+    pub(super) fn abandon_copies<'a>(&self, copies: impl IntoIterator<Item = &'a mut Copies>) {
+        let allocator = &mut self.space.lock().allocator;
+        copies.into_iter().for_each(|copies| allocator.abandon(&mut copies.reservation));
     }
 
     fn try_copy(&self, part: &Part, to: TierNumber, copies: &mut Copies) -> Result<(), Error> {
@@ -100,11 +107,17 @@ impl SharedFs {
         wanted: u64,
         reservation: &mut Reservation,
     ) -> Result<Option<Run>, Error> {
-        let has_free = || self.space.lock().allocator.free_blocks_in(tier) > 0;
-        if !has_free() && !self.grow_tier(tier, None, has_free)? {
-            return Ok(None);
-        }
         let beyond = self.mapped.beyond();
+        let has_room = || {
+            let space = self.space.lock();
+            space.allocator.free_blocks_in(tier) > 0 && self.room_in(&space, beyond) > 0
+        };
+        // What sessions were promised may take more than one step of memory.
+        while !has_room() {
+            if !self.grow_tier(tier, None, has_room)? {
+                return Ok(None);
+            }
+        }
         let space = &mut *self.space.lock();
         match u32::try_from(wanted.min(self.room_in(space, beyond))).unwrap_or(u32::MAX) {
             0 => Ok(None),
@@ -144,13 +157,13 @@ impl SharedFs {
     }
 
     /// Has the disk take the copies, where the store waits for disks.
-    fn flush_copies(&self, copies: &Copies) -> Result<(), Error> {
+    fn flush_copies(&self, all: &[Copies]) -> Result<(), Error> {
         if planted::active(Bug::MigratedUnflushed) {
             return Ok(());
         }
         let geometry = self.geometry();
-        let arenas: BTreeSet<ArenaId> =
-            copies.runs.iter().map(|copied| geometry.arena(copied.to.address)).collect();
+        let runs = all.iter().flat_map(|copies| &copies.runs);
+        let arenas: BTreeSet<ArenaId> = runs.map(|copied| geometry.arena(copied.to.address)).collect();
         self.arenas.flush(arenas)?;
         self.arenas.fence()
     }
@@ -172,12 +185,10 @@ impl Copies {
         self.runs.push(Copied { from, to });
     }
 
-    /// The reservation of the transaction: the blocks of the copies. The others that were reserved are free again.
-    pub(super) fn settled(&self, geometry: &Geometry) -> Reservation {
-        let mut settled = Reservation::default();
+    /// Adds the blocks of the copies to the reservation of a transaction. The others that were reserved are free again behind it.
+    pub(super) fn settle(&self, geometry: &Geometry, settled: &mut Reservation) {
         settled.taken.extend(self.runs.iter().flat_map(|copied| runs_of(geometry, &copied.to)));
         settled.returned.extend_from_slice(&self.unused);
-        settled
     }
 
     /// The blocks of the copies stay reserved; the others are free again.

@@ -3,11 +3,13 @@
 //! [`FastCopies`](crate::tiers::Allocator::copies) says why no crash leaves anything of them. A digest that frees or writes blocks drops
 //! their copies.
 
-use super::copying::Copies;
-use super::moving::lie_as_copied;
+use super::copying::Copied;
+use super::moving::{Moving, lie_as_copied};
+use super::part::{PART_BLOCKS, Place};
 use crate::requests::Trouble;
 use crate::tiers::{ContentWriter, Run, runs_of};
 use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber, TierNumber};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,29 +22,31 @@ impl SharedFs {
         shown.filter(|extent| extent.address.tier() != TierNumber::FAST).collect()
     }
 
-    /// Keeps copies of a file that has not changed. Says whether it could.
-    pub(super) fn keep_copies(&self, inode: InodeNumber, copies: &mut Copies) -> Result<bool, Error> {
+    /// Keeps the copies of files that have not changed.
+    pub(super) fn keep_copies(&self, unchanged: Vec<&mut Moving>) -> Result<(), Error> {
         let snapshot = self.metadata.read()?;
-        if snapshot.inode(inode)?.is_none_or(|stored| stored.record.mapped) {
-            return Ok(false);
-        }
-        for copied in &copies.runs {
-            let blocks = copied.from.file_block..copied.from.end_block();
-            if !lie_as_copied(&snapshot.extents(inode, blocks)?, &copied.from) {
-                return Ok(false);
+        for moving in unchanged {
+            let mut lies_as_copied =
+                snapshot.inode(moving.inode)?.is_some_and(|stored| !stored.record.mapped);
+            for Copied { from, .. } in &moving.copies.runs {
+                let blocks = from.file_block..from.end_block();
+                lies_as_copied =
+                    lies_as_copied && lie_as_copied(&snapshot.extents(moving.inode, blocks)?, from);
             }
+            if !lies_as_copied {
+                continue;
+            }
+            let allocator = &mut self.space.lock().allocator;
+            for copied in &moving.copies.runs {
+                // Both lie in one arena each: a part's extents do, and so do runs that are taken.
+                let home = Run { address: copied.from.address, blocks: copied.from.blocks };
+                allocator.add_copy(moving.inode, home, copied.to.address);
+            }
+            moving.copies.keep(allocator);
+            moving.is_done = true;
+            self.migration.has_copied.store(true, Ordering::Release);
         }
-        let allocator = &mut self.space.lock().allocator;
-        for copied in &copies.runs {
-            // Both lie in one arena each: a part's extents do, and so do runs that are taken.
-            allocator.add_copy(
-                Run { address: copied.from.address, blocks: copied.from.blocks },
-                copied.to.address,
-            );
-        }
-        copies.keep(allocator);
-        self.migration.has_copied.store(true, Ordering::Release);
-        Ok(true)
+        Ok(())
     }
 
     /// Drops the copies of blocks of a file. Answers how many there were.
@@ -53,6 +57,9 @@ impl SharedFs {
         let homes = || -> Result<Vec<Run>, Error> {
             let snapshot = self.metadata.read()?;
             let mut homes = Vec::new();
+            if snapshot.inode(inode)?.is_none() {
+                return Ok(homes);
+            }
             for range in ranges {
                 let extents = snapshot.extents(inode, range.clone())?;
                 let below = extents.iter().filter(|extent| extent.address.tier() != TierNumber::FAST);
@@ -69,12 +76,43 @@ impl SharedFs {
         if !has_copies(&homes()?) {
             return Ok(0);
         }
-        let dropped = self.alone_with(inode, || {
+        let blocks = self.alone_with(&[inode], |held| {
+            if held != [true] {
+                return Ok(0);
+            }
             let homes = homes()?;
             let allocator = &mut self.space.lock().allocator;
             Ok(homes.into_iter().map(|home| allocator.drop_copies(home)).sum())
         })?;
-        Ok(dropped.unwrap_or(0))
+        self.events.record(Step::DropCopies { inode, blocks });
+        Ok(blocks)
+    }
+
+    /// Drops the copies of files whose homes come to the fast tier, and of others if these homes have no room there.
+    pub(super) fn make_copies_yield(&self, files: &[(InodeNumber, Place<'_>)]) -> Result<(), Trouble> {
+        if !self.migration.may_have_copies() {
+            return Ok(());
+        }
+        for &(inode, place) in files {
+            match place {
+                Place::In(ranges) => self.drop_copies(inode, ranges)?,
+                Place::From(block) => self
+                    .drop_copies(inode, std::slice::from_ref(&(block..block.saturating_add(PART_BLOCKS))))?,
+            };
+        }
+        loop {
+            let beyond = self.mapped.beyond();
+            let owner = {
+                let space = self.space.lock();
+                let fast = space.allocator.free_blocks_in(TierNumber::FAST) + self.unmade_fast(&space);
+                let free = self.room_at_most(&space, beyond).min(fast);
+                if free >= PART_BLOCKS { None } else { space.allocator.copies().any_owner() }
+            };
+            let Some(inode) = owner else { return Ok(()) };
+            if self.drop_copies(inode, std::slice::from_ref(&(0..u64::MAX)))? == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// The home of a block that a session knows by the address of its copy. A copy that is damaged is written again. The caller holds the

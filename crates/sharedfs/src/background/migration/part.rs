@@ -67,10 +67,16 @@ impl Part {
         let mut extents = Vec::new();
         for piece in pieces {
             let there = snapshot.extents(inode, piece.clone())?;
-            let inside = there.iter().filter(|extent| moves(extent)).filter_map(|extent| inside(extent, piece));
+            let inside =
+                there.iter().filter(|extent| moves(extent)).filter_map(|extent| inside(extent, piece));
             extents.extend(inside.flat_map(|extent| split_at_arenas(geometry, &extent)));
         }
         Ok(Part { inode, extents, next })
+    }
+
+    /// Its blocks, in file order.
+    pub(super) fn ranges(&self) -> Vec<Range<u64>> {
+        self.extents.iter().map(|extent| extent.file_block..extent.end_block()).collect()
     }
 
     /// How many blocks there are.

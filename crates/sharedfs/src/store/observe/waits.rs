@@ -3,6 +3,7 @@
 //! Each kind has a count, a longest wait, and a histogram whose buckets double; adding to them takes no lock.
 
 use cuesta_format::wire::{Request, RequestWaits};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ const NAMES: [&str; 23] = [
 ];
 
 const ATTACH: usize = 0;
+/// The kinds from "grow log" to "arenas".
+const FOREGROUND: Range<usize> = 1..11;
 
 fn kind(request: &Request) -> usize {
     match request {
@@ -107,6 +110,17 @@ impl RequestTimes {
         self.kinds[ATTACH].note(waited);
     }
 
+    /// How many answers programs waited for that no disk gives, and how many of these they waited for longer than `long`.
+    #[must_use]
+    pub fn waited(&self, long: Duration) -> (u64, u64) {
+        let first_long = bucket_of(long) + 1;
+        FOREGROUND.fold((0, 0), |(all, longer), kind| {
+            let buckets = self.kinds[kind].buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
+            let count = |buckets: &[u64]| buckets.iter().sum::<u64>();
+            (all + count(&buckets), longer + count(&buckets[first_long.min(BUCKETS)..]))
+        })
+    }
+
     /// The kinds that were asked, with their waits.
     #[must_use]
     pub fn summary(&self) -> Vec<RequestWaits> {
@@ -115,13 +129,18 @@ impl RequestTimes {
     }
 }
 
+/// The bucket of waits that are as long.
+fn bucket_of(waited: Duration) -> usize {
+    let us = waited.as_micros() as u64;
+    ((u64::BITS - us.saturating_sub(1).leading_zeros()) as usize).min(BUCKETS - 1)
+}
+
 impl Waits {
     fn note(&self, waited: Duration) {
         let us = waited.as_micros() as u64;
         self.total_us.fetch_add(us, Ordering::Relaxed);
         self.longest_us.fetch_max(us, Ordering::Relaxed);
-        let bucket = (u64::BITS - us.saturating_sub(1).leading_zeros()) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.buckets[bucket_of(waited)].fetch_add(1, Ordering::Relaxed);
     }
 
     fn summary(&self, kind: &str) -> RequestWaits {

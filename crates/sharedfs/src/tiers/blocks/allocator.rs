@@ -8,7 +8,7 @@ use super::fast_copies::FastCopies;
 use super::reservation::{Reservation, Run};
 use super::tier_blocks::TierBlocks;
 use crate::tiers::memory::{Grown, StepNodes};
-use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId, TierNumber};
+use cuesta_format::{ArenaId, BlockAddress, Geometry, InodeNumber, LogPosition, SessionId, TierNumber};
 use cuesta_media::Node;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -298,8 +298,8 @@ impl Allocator {
     }
 
     /// Reserved blocks of the fast tier are a copy of a run of committed blocks from now on.
-    pub(crate) fn add_copy(&mut self, home: Run, copy: BlockAddress) {
-        self.copies.add(home, copy);
+    pub(crate) fn add_copy(&mut self, owner: InodeNumber, home: Run, copy: BlockAddress) {
+        self.copies.add(owner, home, copy);
     }
 
     /// Drops the copies of a run of blocks, which no session reads. Answers how many blocks they were.

@@ -5,15 +5,25 @@
 //! Who frees a home frees its copy with it, for the same readers.
 
 use super::reservation::Run;
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
 use std::collections::BTreeMap;
 
 /// Homes and their copies.
 #[derive(Debug, Default)]
 pub struct FastCopies {
-    /// Runs of blocks by the address of their homes, each with its length and where the copy is. They do not overlap.
-    by_home: BTreeMap<BlockAddress, (u32, BlockAddress)>,
+    /// Runs of blocks by the address of their homes. They do not overlap.
+    by_home: BTreeMap<BlockAddress, Copied>,
     blocks: u64,
+}
+
+/// A run of blocks that has a copy.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    /// The file.
+    owner: InodeNumber,
+    blocks: u32,
+    /// Where the copy is.
+    copy: BlockAddress,
 }
 
 impl FastCopies {
@@ -23,10 +33,10 @@ impl FastCopies {
     }
 
     /// Adds the copy of a run of blocks that have none.
-    pub fn add(&mut self, home: Run, copy: BlockAddress) {
+    pub fn add(&mut self, owner: InodeNumber, home: Run, copy: BlockAddress) {
         debug_assert!(self.inside(home).is_empty(), "a block has one copy");
         self.blocks += u64::from(home.blocks);
-        self.by_home.insert(home.address, (home.blocks, copy));
+        self.by_home.insert(home.address, Copied { owner, blocks: home.blocks, copy });
     }
 
     /// Whether a block has a copy.
@@ -39,11 +49,16 @@ impl FastCopies {
         !self.inside(homes).is_empty()
     }
 
+    /// A file that has copies.
+    pub fn any_owner(&self) -> Option<InodeNumber> {
+        self.by_home.first_key_value().map(|(_, copied)| copied.owner)
+    }
+
     /// Where the home of a copied block is, if there is a copy of one.
     pub fn home_of(&self, copy: BlockAddress) -> Option<BlockAddress> {
-        self.by_home.iter().find_map(|(&home, &(blocks, at))| {
-            let is_inside = (at.0..end(at, blocks).0).contains(&copy.0);
-            is_inside.then(|| home.plus(copy.0 - at.0))
+        self.by_home.iter().find_map(|(&home, copied)| {
+            let is_inside = (copied.copy.0..end(copied.copy, copied.blocks).0).contains(&copy.0);
+            is_inside.then(|| home.plus(copy.0 - copied.copy.0))
         })
     }
 
@@ -75,15 +90,16 @@ impl FastCopies {
         let dropped = self.inside(homes);
         for &(home, copy) in &dropped {
             let whole = self.by_home.range(..=home.address).next_back();
-            let Some((&first, &(blocks, at))) = whole else { continue };
+            let Some((&first, &whole)) = whole else { continue };
             self.by_home.remove(&first);
             let before = ((home.address.0 - first.0) / BLOCK_BYTES) as u32;
             if before > 0 {
-                self.by_home.insert(first, (before, at));
+                self.by_home.insert(first, Copied { blocks: before, ..whole });
             }
-            let behind = blocks - before - home.blocks;
+            let behind = whole.blocks - before - home.blocks;
             if behind > 0 {
-                self.by_home.insert(end(home.address, home.blocks), (behind, end(copy, home.blocks)));
+                let rest = Copied { blocks: behind, copy: end(copy, home.blocks), ..whole };
+                self.by_home.insert(end(home.address, home.blocks), rest);
             }
             self.blocks -= u64::from(home.blocks);
         }
@@ -95,7 +111,7 @@ impl FastCopies {
         let (start, stop) = (homes.address, end(homes.address, homes.blocks));
         let first = self.by_home.range(..start).next_back().map(|(&home, _)| home);
         let candidates = self.by_home.range(first.unwrap_or(start)..stop);
-        let overlap = |(&home, &(blocks, copy)): (&BlockAddress, &(u32, BlockAddress))| {
+        let overlap = |(&home, &Copied { blocks, copy, .. }): (&BlockAddress, &Copied)| {
             let (from, to) = (home.max(start), end(home, blocks).min(stop));
             (from < to).then(|| {
                 let part = Run { address: from, blocks: ((to.0 - from.0) / BLOCK_BYTES) as u32 };
@@ -130,8 +146,8 @@ mod tests {
     #[test]
     fn readers_see_the_copies_of_an_extent() {
         let mut copies = FastCopies::default();
-        copies.add(run(low(10), 4), fast(100));
-        copies.add(run(low(20), 2), fast(200));
+        copies.add(InodeNumber(7), run(low(10), 4), fast(100));
+        copies.add(InodeNumber(7), run(low(20), 2), fast(200));
         let extent = |file_block, blocks, address| Extent { file_block, blocks, address };
         assert_eq!(
             copies.shown(&extent(0, 16, low(8))),
@@ -153,7 +169,7 @@ mod tests {
     #[test]
     fn copies_go_with_their_homes() {
         let mut copies = FastCopies::default();
-        copies.add(run(low(10), 8), fast(100));
+        copies.add(InodeNumber(7), run(low(10), 8), fast(100));
         assert_eq!(copies.drop_of(run(low(0), 10)), []);
         assert_eq!(copies.drop_of(run(low(12), 2)), [run(fast(102), 2)]);
         assert_eq!(copies.blocks(), 6);

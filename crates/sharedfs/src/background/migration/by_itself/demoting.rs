@@ -2,23 +2,27 @@
 
 use super::coldness::cold_before;
 use super::looking::look;
-use super::mover::{Mover, moment};
+use super::mover::{Border, Mover, moment};
 use super::waking::Wait;
 use crate::background::migration::moving::{Home, Moved};
 use crate::background::migration::part::{PART_BLOCKS, Place, Which};
 use crate::requests::Trouble;
 use crate::tiers::{Space, blocks_in};
 use crate::{Error, SharedFs};
-use cuesta_format::{BLOCK_BYTES, TierNumber};
+use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber};
 use cuesta_media::clock;
 use cuesta_media::emulate::settle;
-use cuesta_placement::{Choice, Level, Side, low_mark};
+use cuesta_placement::{Choice, LONG_WAIT, Level, Side, low_mark};
+use hashbrown::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// If nothing is cold enough, the mover looks again so much later, and twice as late each time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
+/// So many small files move with one flush of the disk and one transaction. Programs wait for all of them while that is made.
+const FILES_TOGETHER_MAX: usize = 32;
 /// If sessions read nothing below the fast tier, the mover asks again so much later, and twice as late each time.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 const READ_AGAIN_MAX: Duration = Duration::from_secs(2);
@@ -86,7 +90,9 @@ impl SharedFs {
                     mover.look_again = LOOK_AGAIN;
                 }
                 let level = urgent.map_or(Level::Background, |(_, level)| level);
-                Wait { time: limited(demoted + promoted, level.pause_after(took)), above: None }
+                self.note_waits(&mut mover);
+                let pause = mover.budget.pause_after(level, took);
+                Wait { time: limited(demoted + promoted, pause), above: None }
             }
         }
     }
@@ -94,7 +100,11 @@ impl SharedFs {
     /// Moves the pieces down that the policy of a tier chooses, a batch of them, and answers their blocks. 0: nothing is cold enough, or no
     /// tier below has room.
     fn demote(&self, mover: &mut Mover, from: TierNumber, level: Level) -> Result<u64, Error> {
-        let Some(to) = self.tier_below(from) else { return Ok(0) };
+        let to = self.tier_below(from);
+        let has_copies = from == TierNumber::FAST && self.space.lock().allocator.copies().blocks() > 0;
+        if to.is_none() && !has_copies {
+            return Ok(0);
+        }
         let is_urgent = level == Level::Emergency;
         let mut batch = choose_down(mover, from, is_urgent);
         if batch.is_empty() && mover.look_again_at.is_none_or(|at| at <= Instant::now()) {
@@ -105,52 +115,58 @@ impl SharedFs {
             look(&self.metadata.read()?, from, border, now, cold_before(now, cold_seconds))?;
             batch = choose_down(mover, from, is_urgent);
         }
+        let border = &mut mover.borders[usize::from(from.0)];
+        let files: Vec<&[Choice]> =
+            batch.chunk_by(|left, right| left.piece.inode == right.piece.inode).collect();
         let mut blocks = 0;
-        for pieces in batch.chunk_by(|left, right| left.piece.inode == right.piece.inode) {
-            let moved = self.demote_pieces(mover, from, to, pieces)?;
-            blocks += moved.blocks + moved.blocks_dropped;
-            self.counters.blocks_demoted.fetch_add(moved.blocks, Ordering::Relaxed);
-            if moved.is_full {
+        for group in files.chunks(FILES_TOGETHER_MAX) {
+            let (moved, is_full) = self.demote_group(border, (from, to), group)?;
+            blocks += moved;
+            if is_full {
                 break;
             }
         }
         Ok(blocks)
     }
 
-    /// Moves pieces of one file down: drops the copies that the fast tier has of them, and moves what has its home in the tier.
-    fn demote_pieces(
+    /// Moves pieces of some files down: drops the copies that the fast tier has of them, and moves what has its home in the tier. Answers how
+    /// many blocks these were, and whether the lower tier is full.
+    fn demote_group(
         &self,
-        mover: &mut Mover,
-        from: TierNumber,
-        to: TierNumber,
-        pieces: &[Choice],
-    ) -> Result<Moved, Error> {
-        let Some(inode) = pieces.first().map(|choice| choice.piece.inode) else { return Ok(Moved::default()) };
-        let border = &mut mover.borders[usize::from(from.0)];
-        let ranges = border.ranges(pieces);
-        let mut dropped = 0;
-        let moved = (|| {
-            if from == TierNumber::FAST {
-                dropped = self.drop_copies(inode, &ranges)?;
+        border: &mut Border,
+        (from, to): (TierNumber, Option<TierNumber>),
+        group: &[&[Choice]],
+    ) -> Result<(u64, bool), Error> {
+        let files: Vec<(InodeNumber, Vec<Range<u64>>)> =
+            group.iter().map(|pieces| (pieces[0].piece.inode, border.ranges(pieces))).collect();
+        let mut dropped = vec![0; files.len()];
+        if from == TierNumber::FAST {
+            for ((inode, ranges), dropped) in files.iter().zip(&mut dropped) {
+                *dropped = unless_gone(self.drop_copies(*inode, ranges))?.unwrap_or(0);
             }
-            match self.migration.pins.keeps(inode) {
-                true => Ok(Moved::default()),
-                false => self.move_blocks(inode, Place::In(&ranges), (Which::Only(from), to), Home::Moves),
-            }
-        })();
-        let mut moved = match moved {
-            Ok(moved) => moved,
-            Err(Trouble::Failed(error)) => return Err(error),
-            // It is gone.
-            Err(Trouble::Refused(_)) => Moved::default(),
-        };
-        moved.blocks_dropped = dropped;
-        // What could not be moved is found again once it is used, or by a look at all files.
-        if moved.blocks + dropped > 0 {
-            let now = moment(clock::now());
-            pieces.iter().for_each(|choice| border.policy.placed(choice.piece, Side::Lower, now));
         }
-        Ok(moved)
+        let movable =
+            |file: &&(InodeNumber, Vec<Range<u64>>)| to.is_some() && !self.migration.pins.keeps(file.0);
+        let moving: Vec<_> =
+            files.iter().filter(movable).map(|(inode, ranges)| (*inode, Place::In(ranges))).collect();
+        let way = (Which::Only(from), to.unwrap_or(from));
+        let moved = unless_gone(self.move_group(&moving, way, Home::Moves))?;
+        let moved: HashMap<InodeNumber, Moved> =
+            moving.iter().map(|(inode, _)| *inode).zip(moved.unwrap_or_default()).collect();
+        let now = moment(clock::now());
+        let (mut blocks, mut is_full) = (0, false);
+        for ((pieces, (inode, _)), dropped) in group.iter().zip(&files).zip(dropped) {
+            let moved = moved.get(inode).copied().unwrap_or_default();
+            self.counters.blocks_demoted.fetch_add(moved.blocks, Ordering::Relaxed);
+            blocks += moved.blocks + dropped;
+            is_full |= moved.is_full;
+            let side = if moved.is_busy { Side::Upper } else { Side::Lower };
+            // What could not be moved is found again once it is used, or by a look at all files.
+            if moved.is_busy || moved.blocks + dropped > 0 {
+                pieces.iter().for_each(|choice| border.policy.placed(choice.piece, side, now));
+            }
+        }
+        Ok((blocks, is_full))
     }
 
     /// The tier right below one that takes content; the next one if that does not.
@@ -208,6 +224,13 @@ impl SharedFs {
         mover.low_mark = low_mark(mover.recent.0, mover.recent.1);
     }
 
+    /// Adapts the budget to what programs waited for while the last part moved and behind it.
+    fn note_waits(&self, mover: &mut Mover) {
+        let (all, long) = self.request_times.waited(LONG_WAIT);
+        let (all_before, long_before) = std::mem::replace(&mut mover.waited, (all, long));
+        mover.budget.note(all - all_before, long - long_before);
+    }
+
     /// How long so many blocks take at the most that the configuration allows.
     fn pause_for_limit(&self, blocks: u64) -> Duration {
         match self.options.migration_mb_per_second {
@@ -221,6 +244,15 @@ fn choose_down(mover: &mut Mover, from: TierNumber, is_urgent: bool) -> Vec<Choi
     let Some(border) = mover.borders.get_mut(usize::from(from.0)) else { return Vec::new() };
     let now = moment(clock::now());
     border.batch(|policy| policy.next_down(now, is_urgent), PART_BLOCKS)
+}
+
+/// The answer, unless what was asked for is gone.
+pub(super) fn unless_gone<T>(answer: Result<T, Trouble>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Trouble::Failed(error)) => Err(error),
+        Err(Trouble::Refused(_)) => Ok(None),
+    }
 }
 
 /// How much of a tier is used, in thousandths.

@@ -45,8 +45,7 @@ impl SharedFs {
         self.migration.uses.want();
         let upper = (0..self.arenas.tiers_count() - 1).map(TierNumber);
         let blocks = upper.map(|tier| self.arenas.tier(tier).map_or(0, blocks_in));
-        mover.borders =
-            blocks.map(|blocks| Border::new(kind, blocks, self.options.cold_seconds)).collect();
+        mover.borders = blocks.map(|blocks| Border::new(kind, blocks, self.options.cold_seconds)).collect();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state of the thread that moves content, between two parts.
 
 use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber, Timestamp};
-use cuesta_placement::{Choice, Kind, Level, Limits, Moment, Piece, Policy};
+use cuesta_placement::{Budget, Choice, Kind, Level, Limits, Moment, Piece, Policy};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,10 @@ pub(crate) struct Mover {
     /// and in the time before, of which the last part counts most.
     pub(super) recent: (u64, u64),
     pub(super) low_mark: u64,
+    /// How much of the time it works,
+    pub(super) budget: Budget,
+    /// and what programs had waited for when it last looked: answers, and those that took long.
+    pub(super) waited: (u64, u64),
 }
 
 /// The border between a tier and those below it.
@@ -48,7 +52,11 @@ impl Border {
     }
 
     /// The pieces that blocks of a file touch.
-    pub(super) fn pieces(&self, inode: InodeNumber, blocks: &Range<u64>) -> impl Iterator<Item = Piece> + use<> {
+    pub(super) fn pieces(
+        &self,
+        inode: InodeNumber,
+        blocks: &Range<u64>,
+    ) -> impl Iterator<Item = Piece> + use<> {
         let pieces = blocks.start / self.piece_blocks..blocks.end.div_ceil(self.piece_blocks);
         pieces.map(move |index| Piece::new(inode, index))
     }

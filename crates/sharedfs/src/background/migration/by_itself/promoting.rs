@@ -1,10 +1,10 @@
 //! Copies hot content of lower tiers into the fast one, some pieces at a time, as the policy of the fast tier says. Their homes stay, so that
 //! such a copy can be dropped without writing anything.
 
+use super::demoting::unless_gone;
 use super::mover::{Mover, moment};
-use crate::background::migration::moving::{Home, Moved};
+use crate::background::migration::moving::Home;
 use crate::background::migration::part::{PART_BLOCKS, Place, Which};
-use crate::requests::Trouble;
 use crate::{Error, SharedFs};
 use cuesta_format::TierNumber;
 use cuesta_media::clock;
@@ -29,12 +29,7 @@ impl SharedFs {
             }
             let ranges = border.ranges(pieces);
             let (place, way) = (Place::In(&ranges), (Which::Elsewhere, TierNumber::FAST));
-            let moved = match self.move_blocks(inode, place, way, Home::Stays) {
-                Ok(moved) => moved,
-                Err(Trouble::Failed(error)) => return Err(error),
-                // It is gone.
-                Err(Trouble::Refused(_)) => Moved::default(),
-            };
+            let moved = unless_gone(self.move_blocks(inode, place, way, Home::Stays))?.unwrap_or_default();
             if moved.blocks > 0 {
                 pieces.iter().for_each(|choice| border.policy.placed(choice.piece, Side::Upper, now));
             }

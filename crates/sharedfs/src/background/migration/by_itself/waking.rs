@@ -44,10 +44,9 @@ impl Waking {
         thread.wakes_above = wait.above;
         let end = Instant::now() + wait.time;
         let is_woken = |thread: &Thread| wait.above.is_some() && thread.wakes_above.is_none();
-        while !thread.is_over
-            && !is_woken(&thread)
-            && !self.changed.wait_until(&mut thread, end).timed_out()
-        {}
+        while !thread.is_over && !is_woken(&thread) && !self.changed.wait_until(&mut thread, end).timed_out()
+        {
+        }
         thread.wakes_above = None;
         !thread.is_over
     }
