@@ -83,6 +83,13 @@ for n in HOT[::2]:
     os.pwrite(file, b'z' * 5000, n * PIECE + 100)
 read()
 os.fsync(file)
+read()
+# The log goes around, so that nothing of this is read there any more.
+other = os.open('/cuesta/other', os.O_RDWR | os.O_CREAT)
+for n in range(300):
+    os.pwrite(other, bytes(PIECE), 0)
+    os.fsync(other)
+os.unlink('/cuesta/other')
 read()"
             ),
         );
