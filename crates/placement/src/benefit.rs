@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 
 /// A count falls to 1/e in so long.
 const DECAY_MS: f64 = 600_000.0;
-/// What is to come up must stand so many times as high as what has to leave,
+/// A piece comes up if it stands so many times as high as the one that has to leave,
 const UP_MARGIN: f64 = 1.5;
-/// and must have been used so often.
+/// and was used so often.
 const UP_LEAST: f64 = 1.5;
 /// The logarithms are kept as so many parts of 1.
 const SCALE: f64 = 65536.0;

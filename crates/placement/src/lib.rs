@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `piece` | what moves, and when things happen |
 //! | `policy` | the interface that all policies have |
+//! | `kind` | the policies that there are |
 //! | `ziggurat` | what was written longest ago goes down |
 //! | `frequency` | what was used only once goes down |
 //! | `benefit` | what saves the least time by its place goes down |
@@ -16,12 +17,14 @@
 mod benefit;
 mod budget;
 mod frequency;
+mod kind;
 mod levels;
 mod piece;
 mod policy;
 mod ziggurat;
 
 pub use budget::{Budget, LONG_WAIT};
+pub use kind::Kind;
 pub use levels::{Level, low_mark};
 pub use piece::{Moment, Piece, Side};
-pub use policy::{Choice, Kind, Limits, Policy, Standing};
+pub use policy::{Choice, Limits, Policy, Standing};

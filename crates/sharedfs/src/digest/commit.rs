@@ -219,7 +219,7 @@ fn note_changes(watched: &Watched, view: &View, placements: &Placements) {
     }
 }
 
-/// What a batch did to the content of files, for those who move it.
+/// The changes that a batch made to the content of files, for the mover.
 fn changes_of<'a>(view: &'a View, placements: &'a Placements) -> impl Iterator<Item = Change> + 'a {
     let placed = placements.changes.iter().flat_map(|change| {
         let inode = view.nodes()[change.node as usize].record.inode;

@@ -43,7 +43,7 @@ pub struct Storage<'a> {
     pub others: &'a dyn Others,
     /// The file of which blocks are being moved.
     pub(crate) watched: &'a Watched,
-    /// What the mover learns of digests.
+    /// The changes that digests tell the mover of.
     pub(crate) uses: &'a Uses,
     /// Which inodes have pins.
     pub(crate) pins: &'a Pins,

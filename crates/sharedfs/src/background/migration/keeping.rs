@@ -1,4 +1,4 @@
-//! Copies in the fast tier stay beside the blocks of a file, whose home is a lower tier, or are dropped.
+//! Copies in the fast tier: the mover keeps them beside the blocks of a file, whose home is a lower tier, and drops them.
 //!
 //! [`FastCopies`](crate::tiers::Allocator::copies) says why no crash leaves anything of them. A digest that frees or writes blocks drops
 //! their copies.

@@ -8,7 +8,7 @@
 //! | `keeping` | copies stay beside the file's blocks, or are dropped |
 //! | `watched` | a digest may change the file meanwhile |
 //! | `by_hand` | content moves because a command asks for it |
-//! | `by_itself` | cold content moves down and hot content comes up, without anybody asking |
+//! | `by_itself` | cold content moves down and hot content comes up, while no command asks for it |
 //! | `pins` | content goes to the tier that users pinned it to |
 //!
 //! The copy holds no lock and no lease, so programs read and write the file meanwhile. Before the transaction the mover takes the

@@ -2,7 +2,7 @@
 //! beside that, so that reads are fast, and can be dropped at any time without writing anything (Ziggurat, §5.2, moves the home instead).
 //!
 //! A copy is known to the running daemon only. Its blocks are reserved, and never in a committed bitmap: the next daemon finds them free.
-//! Who frees a home frees its copy with it, for the same readers.
+//! A digest that frees a home frees its copy with it, for the same readers.
 
 use super::reservation::Run;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};

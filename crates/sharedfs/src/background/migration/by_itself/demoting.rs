@@ -82,7 +82,7 @@ impl SharedFs {
             (Ok((0, 0)), Some(_)) => {
                 let pause = mover.look_again.max(LOOK_AGAIN);
                 mover.look_again = (pause * 2).min(LOOK_AGAIN_MAX);
-                // What is read, and so comes up, is asked for meanwhile.
+                // Meanwhile it asks the sessions for reads, so that hot content comes up.
                 Wait { time: pause.min(mover.read_again.max(LOOK_AGAIN)), above: None }
             }
             (Ok((demoted, promoted)), urgent) => {

@@ -1,4 +1,4 @@
-//! Content moves by itself: what is cold goes down when a tier is too full, and what is hot gets a copy in the fast tier.
+//! Content moves by itself: cold content goes down when a tier is too full, and hot content gets a copy in the fast tier.
 //!
 //! | file | idea |
 //! |---|---|

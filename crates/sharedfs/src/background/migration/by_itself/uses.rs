@@ -26,7 +26,7 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// Whether anybody looks at changes.
+    /// Whether the mover looks at changes.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
