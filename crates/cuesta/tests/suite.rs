@@ -15,6 +15,7 @@ mod failing_disk;
 mod failing_tier;
 mod formats;
 mod full_disk;
+mod hot_content;
 mod identity;
 mod layers;
 mod life;

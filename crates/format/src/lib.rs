@@ -21,7 +21,7 @@ pub use checksums::processor;
 pub use inodes::{access_list, inode, inode_layout, pin, quota};
 pub use log::{acknowledged, call_tag, dependency, entry, operation};
 pub use messages::{event, kernel_notice, mount_calls, parcel, wire};
-pub use shared::{account, control, kept_names};
+pub use shared::{account, control, kept_names, seen_reads};
 pub use store::{
     disk_profile, durability, emulation, epochs, geometry, identity, persistence, session_table, stamp,
     superblock,

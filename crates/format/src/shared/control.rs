@@ -41,6 +41,7 @@
 //! | sees that it has a name still, or begins again | closes it |
 
 use crate::kept_names::{SETS, WAYS};
+use crate::seen_reads::SEEN_READS_BYTES;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -101,8 +102,11 @@ pub const OPEN_SLOTS_FIRST: usize = 512;
 /// How many slots there are.
 pub const OPEN_SLOTS_MAX: usize = 64 << 10;
 
+/// Where the ring of seen reads lies behind the client page.
+pub const SEEN_READS_OFFSET: usize = OPEN_SLOTS_OFFSET + OPEN_SLOTS_MAX * size_of::<u64>();
+
 /// Bytes of the client page's memfd.
-pub const CLIENT_BYTES: usize = OPEN_SLOTS_OFFSET + OPEN_SLOTS_MAX * size_of::<u64>();
+pub const CLIENT_BYTES: usize = SEEN_READS_OFFSET + SEEN_READS_BYTES;
 
 /// System calls counted apart in [`ClientPage::unserved`].
 pub const UNSERVED_SLOTS: usize = 512;
@@ -201,6 +205,8 @@ pub struct ClientPage {
     /// Whether the session syncs its new files: the count of its predictor of synchronicity, plus one. 0: none of its predictions
     /// was right or wrong yet.
     pub sync_habit: AtomicU64,
+    /// How many reads the session has told of in the ring behind the slots ([`crate::seen_reads`]).
+    pub seen_reads: AtomicU64,
 }
 
 /// Bit of [`NoticePage::state`]: the daemon is gone or gave the session up.

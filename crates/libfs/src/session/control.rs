@@ -3,7 +3,8 @@
 
 use cuesta_format::Medium;
 use cuesta_format::control::{
-    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET, StorePage,
+    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
+    SEEN_READS_OFFSET, StorePage,
 };
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;
@@ -123,6 +124,11 @@ impl ClientMapping {
             }
         }
         Ok(())
+    }
+
+    /// A word of the ring of seen reads.
+    pub(crate) fn seen_read(&self, word: usize) -> Option<&AtomicU64> {
+        self.0.atomic_u64((SEEN_READS_OFFSET + word * size_of::<AtomicU64>()) as u64).ok()
     }
 
     /// A slot for the number of an open inode.

@@ -7,6 +7,7 @@ use crate::steering::synchronicity::Habit;
 use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::control::UNSERVED_SLOTS;
 use cuesta_format::kept_names::set_of;
+use cuesta_format::seen_reads::{SEEN_READS, SeenRead, is_told};
 use cuesta_format::{InodeNumber, LogPosition, kept_names};
 use cuesta_media::clock;
 use std::time::Duration;
@@ -38,6 +39,26 @@ impl Session {
         if written > 0 {
             add(&page.bytes_written, written);
         }
+    }
+
+    /// Whether SharedFS is told of the read that comes next.
+    #[inline]
+    pub(crate) fn tells_read(&self) -> bool {
+        is_told(self.client_page.page().operations.load(Ordering::Relaxed))
+    }
+
+    /// Tells SharedFS of a read.
+    #[cold]
+    pub(crate) fn tell_read(&self, read: SeenRead) {
+        let head = &self.client_page.page().seen_reads;
+        let number = head.load(Ordering::Relaxed);
+        let first = number as usize % SEEN_READS * 2;
+        for (word, said) in read.words().into_iter().enumerate() {
+            if let Some(word) = self.client_page.seen_read(first + word) {
+                word.store(said, Ordering::Relaxed);
+            }
+        }
+        head.store(number.wrapping_add(1), Ordering::Release);
     }
 
     /// The habit of the sessions before this one.

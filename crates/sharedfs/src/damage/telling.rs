@@ -78,6 +78,7 @@ impl SharedFs {
         address: BlockAddress,
     ) -> Result<Option<u64>, Error> {
         let _no_digest = self.digester.lock();
+        let address = self.home_of(address)?;
         let snapshot = self.metadata.read()?;
         let is_arenas = snapshot.inode(inode)?.is_some_and(|stored| !stored.record.mapped);
         let extents = if is_arenas { snapshot.extents(inode, 0..u64::MAX)? } else { Vec::new() };

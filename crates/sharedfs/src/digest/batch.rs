@@ -272,9 +272,11 @@ impl Digester {
             log.files.sync(log.from, to)?;
             flush_claims(storage, &self.view.claims)?;
         }
-        let (has_bad, fast) = {
+        let (has_bad_or_copied, fast) = {
             let space = storage.space.lock();
-            (space.allocator.has_unwritable(), FastTier::of(&space, storage.arenas, storage.placement))
+            let has_copies = space.allocator.copies().blocks() > 0;
+            let has_bad_or_copied = has_copies || space.allocator.has_unwritable();
+            (has_bad_or_copied, FastTier::of(&space, storage.arenas, storage.placement))
         };
         let is_kept = LazyCell::new(|| is_kept(storage, log, to, &self.view.claims));
         let mut placer = Placer {
@@ -289,7 +291,7 @@ impl Digester {
             near: log.node,
             may_overwrite: &|| to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged),
             recovering: storage.recovering,
-            has_bad,
+            has_bad_or_copied,
             fast,
             grow: &|tier| Ok(storage.grow(tier, None)?.is_some()),
         };

@@ -5,6 +5,7 @@ use super::bitmaps::{put_bitmaps, put_stamps};
 use super::log_view::LogView;
 use super::storage::Storage;
 use crate::Error;
+use crate::background::Change;
 use crate::digest::place::Placements;
 use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
@@ -107,6 +108,9 @@ impl Digester {
         let attributes = view.extended.changed();
         let pins = attributes.filter(|attribute| attribute.name(bytes) == TIER_ATTRIBUTE);
         pins.for_each(|attribute| storage.pins.note_change(attribute.inode));
+        if storage.uses.is_wanted() {
+            storage.uses.note(changes_of(view, placements));
+        }
         let changed = view.names.all().iter().filter(|name| name.before != name.now);
         let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
         storage.directory_changes.note(
@@ -199,6 +203,25 @@ pub(crate) fn remove_sessions(transaction: &mut Transaction, ended: &[SessionId]
         }
     }
     Ok(())
+}
+
+/// What a batch did to the content of files, for those who move it.
+fn changes_of<'a>(view: &'a View, placements: &'a Placements) -> impl Iterator<Item = Change> + 'a {
+    let placed = placements.changes.iter().flat_map(|change| {
+        let inode = view.nodes()[change.node as usize].record.inode;
+        placements.extents[change.extents.clone()].iter().map(move |extent| Change::Written {
+            inode,
+            blocks: extent.file_block..extent.end_block(),
+            tier: extent.address.tier(),
+        })
+    });
+    let overwritten = placements.overwrites.blocks().map(|(inode, blocks, address)| Change::Written {
+        inode,
+        blocks,
+        tier: address.tier(),
+    });
+    let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
+    placed.chain(overwritten).chain(removed.map(|node| Change::Removed(node.record.inode)))
 }
 
 fn put_extended(transaction: &mut Transaction, view: &View, bytes: &[u8]) {

@@ -47,8 +47,7 @@ impl SharedFs {
             return Ok(Response::Extents { extents, complete: true });
         }
         let extents = snapshot.extents(inode, from_block..u64::MAX)?;
-        let complete = extents.len() <= ANSWER_ITEMS;
-        let extents = self.split(extents.into_iter().take(ANSWER_ITEMS));
+        let (extents, complete) = self.shown(extents, ANSWER_ITEMS);
         Ok(Response::Extents { extents, complete })
     }
 

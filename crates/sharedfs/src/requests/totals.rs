@@ -92,6 +92,10 @@ impl SharedFs {
         });
         let Counters { digested_entries, coalesced_entries, digested_bytes, .. } = &self.counters;
         let first_calls = self.first_calls.totals();
+        let (bad_blocks, blocks_copied) = {
+            let space = self.space.lock();
+            (space.allocator.bad_blocks(), space.allocator.copies().blocks())
+        };
         Ok(Status {
             store: self.superblock.store,
             medium: self.superblock.medium,
@@ -103,7 +107,7 @@ impl SharedFs {
                 let space = self.space.lock();
                 space.allocator.nodes().free().iter().map(|(node, &free)| (node.0, free)).collect()
             },
-            bad_blocks: self.space.lock().allocator.bad_blocks(),
+            bad_blocks,
             geometry,
             pid: std::process::id(),
             uptime_ms: self.opened.elapsed().as_millis() as u64,
@@ -113,6 +117,8 @@ impl SharedFs {
             healed: self.metadata.healed(),
             tiers,
             blocks_demoted: self.counters.blocks_demoted.load(Ordering::Relaxed),
+            blocks_promoted: self.counters.blocks_promoted.load(Ordering::Relaxed),
+            blocks_copied,
             predictors: self
                 .counters
                 .predictions(core.sessions.values().map(|found| found.control.predictions())),

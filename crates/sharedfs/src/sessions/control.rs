@@ -4,9 +4,10 @@
 use crate::Error;
 use cuesta_format::control::{
     CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_FOR_WRITING, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
-    STATE_CLOSED, STATE_LOST, STATE_UNWRITABLE, UNSERVED_SLOTS,
+    SEEN_READS_OFFSET, STATE_CLOSED, STATE_LOST, STATE_UNWRITABLE, UNSERVED_SLOTS,
 };
 use cuesta_format::kept_names::{self, WAYS, set_of};
+use cuesta_format::seen_reads::{SEEN_READS, SeenRead};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition};
 use cuesta_media::{Mapping, Protection, clock, wait};
@@ -25,6 +26,8 @@ pub struct Control {
     kick: OwnedFd,
     /// The session's count of lock files when it was last looked at.
     lock_files: AtomicU64,
+    /// The same of its seen reads.
+    seen_reads: AtomicU64,
 }
 
 macro_rules! word {
@@ -53,6 +56,7 @@ impl Control {
             client_file,
             kick: wait::eventfd()?,
             lock_files: AtomicU64::new(0),
+            seen_reads: AtomicU64::new(0),
         })
     }
 
@@ -248,6 +252,21 @@ impl Control {
         let read = word!(self.client, atomic_u64, ClientPage.bytes_read).load(Ordering::Relaxed);
         let written = word!(self.client, atomic_u64, ClientPage.bytes_written).load(Ordering::Relaxed);
         (read, written)
+    }
+
+    /// Visits the reads that the session says it did since this was last called, of which only the last ones are known.
+    pub fn visit_new_reads(&self, mut visit: impl FnMut(SeenRead)) {
+        let said = word!(self.client, atomic_u64, ClientPage.seen_reads).load(Ordering::Acquire);
+        let before = self.seen_reads.swap(said, Ordering::Relaxed);
+        let new = said.wrapping_sub(before).min(SEEN_READS as u64);
+        for number in 0..new {
+            let entry = said.wrapping_sub(number + 1) as usize % SEEN_READS;
+            let word = |word: usize| {
+                let offset = SEEN_READS_OFFSET + (2 * entry + word) * size_of::<u64>();
+                self.client.atomic_u64(offset as u64).map_or(0, |word| word.load(Ordering::Relaxed))
+            };
+            visit(SeenRead::of([word(0), word(1)]));
+        }
     }
 
     /// How often the session says that its predictors were right and wrong.

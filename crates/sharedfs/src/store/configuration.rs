@@ -6,6 +6,7 @@ use cuesta_format::disk_profile::DISK_PRESETS;
 use cuesta_format::durability::{OPTIMISTIC_MS_MAX, check_milliseconds};
 use cuesta_format::emulation::Profile;
 use cuesta_format::{BLOCK_BYTES, Durability, PersistenceDomain};
+use cuesta_placement::Kind;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -73,7 +74,7 @@ pub struct Options {
     pub nearly_full_percent: u8,
     /// Below a store in memory, how long content of a lower tier waits for its disk, in milliseconds.
     pub tier_write_back_ms: u32,
-    /// By which rule content moves to lower tiers by itself.
+    /// By which policy content moves between tiers by itself.
     pub migration: MigrationRule,
     /// Content that was changed in so many last seconds does not move down, unless a tier is full.
     pub cold_seconds: u32,
@@ -164,22 +165,31 @@ pub enum Ship {
     Random,
 }
 
-/// By which rule content moves to lower tiers by itself.
+/// By which policy content moves between tiers by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MigrationRule {
-    /// Content that was changed longest ago moves if a tier is too full.
+    /// [`Kind::Ziggurat`].
     #[default]
     Ziggurat,
+    /// [`Kind::Frequency`].
+    Frequency,
+    /// [`Kind::Benefit`].
+    Benefit,
     /// None does.
     Off,
 }
 
 impl MigrationRule {
-    /// Whether content moves by itself.
+    /// The policy; `None`: nothing moves by itself.
     #[must_use]
-    pub fn is_on(self) -> bool {
-        self != MigrationRule::Off
+    pub fn policy(self) -> Option<Kind> {
+        match self {
+            MigrationRule::Ziggurat => Some(Kind::Ziggurat),
+            MigrationRule::Frequency => Some(Kind::Frequency),
+            MigrationRule::Benefit => Some(Kind::Benefit),
+            MigrationRule::Off => None,
+        }
     }
 }
 
@@ -360,8 +370,10 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
          # after they were written, and learns when a disk fails.\n\
          # tier_write_back_ms = {tier_write_back_ms}\n\
          \n\
-         # When content moves to a lower tier by itself: \"ziggurat\", if a tier is too full, the files that were changed longest\n\
-         # ago, but not those that were changed in the last cold_seconds; \"off\", never. migration_mb_per_second limits it (0: no limit).\n\
+         # Which content moves to a lower tier by itself if a tier is too full: \"ziggurat\", what was written longest ago;\n\
+         # \"frequency\", what was used only once; \"benefit\", what was used least lately; \"off\", none. What was written in the last\n\
+         # cold_seconds stays. What is read below comes up: with ziggurat if there is room, with the others if it is used more than\n\
+         # what would leave. migration_mb_per_second limits it (0: no limit).\n\
          # migration = \"ziggurat\"\n\
          # cold_seconds = {cold_seconds}\n\
          # migration_mb_per_second = {migration_mb_per_second}\n\

@@ -200,6 +200,13 @@ fn inside(status: &Status) -> String {
         let moved = human(status.blocks_demoted * BLOCK_BYTES);
         text += &format!("  moved {moved} of cold content to lower tiers\n");
     }
+    if status.blocks_promoted > 0 {
+        let [promoted, copied] =
+            [status.blocks_promoted, status.blocks_copied].map(|blocks| human(blocks * BLOCK_BYTES));
+        text += &format!(
+            "  copied {promoted} of hot content to the fast tier, of which {copied} are there now\n"
+        );
+    }
     if status.shipped > 0 {
         let shared = format!("{} files and directories", status.shipped);
         text += &format!(

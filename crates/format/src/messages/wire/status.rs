@@ -100,6 +100,10 @@ pub struct Status {
     pub predictors: PredictorStatus,
     /// Blocks that moved to a lower tier by themselves since start.
     pub blocks_demoted: u64,
+    /// Blocks of lower tiers that were copied to the fast tier by themselves,
+    pub blocks_promoted: u64,
+    /// and the copies that are there now.
+    pub blocks_copied: u64,
 }
 
 /// How often the predictors that steer writes were right since start.

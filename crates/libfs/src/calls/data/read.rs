@@ -9,6 +9,7 @@ use crate::errno::{Error, unexpected};
 use crate::open_files::open_file::OpenFile;
 use crate::session::arenas::doubtful;
 use crate::sync::{Arc, Ordering};
+use cuesta_format::seen_reads::SeenRead;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, InodeNumber, TierNumber};
 use cuesta_media::emulate::settle;
@@ -90,6 +91,9 @@ impl Client {
         {
             self.read_ahead(&state, ahead);
         }
+        if self.steers && self.session.tells_read() {
+            self.tell_read(&state, offset..offset + bytes as u64);
+        }
         std::sync::atomic::fence(Ordering::Acquire);
         if self.session.shown_generation() != generation && !planted::active(Bug::StaleRead) {
             return None;
@@ -126,6 +130,17 @@ impl Client {
                 }
             }
             at += bytes;
+        }
+    }
+
+    /// Tells SharedFS that a range of a file was read, unless that lies in the log.
+    #[cold]
+    fn tell_read(&self, state: &State, range: Range<u64>) {
+        let Some(content) = state.file().filter(|_| !range.is_empty()) else { return };
+        if let (_, Source::Arena(address)) = content.find(range.start, range.end) {
+            let (block, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+            let read = SeenRead::new(state.record.inode, block, end - block, BlockAddress(address));
+            self.session.tell_read(read);
         }
     }
 

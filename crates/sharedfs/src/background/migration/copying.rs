@@ -2,7 +2,7 @@
 
 use super::part::Part;
 use crate::metadata::ExtentWrite;
-use crate::tiers::{ContentWriter, Reservation, Run, runs_of};
+use crate::tiers::{Allocator, ContentWriter, Reservation, Run, runs_of};
 use crate::{Error, SharedFs};
 use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, Geometry, TierNumber};
 use cuesta_media::emulate::settle;
@@ -178,6 +178,12 @@ impl Copies {
         settled.taken.extend(self.runs.iter().flat_map(|copied| runs_of(geometry, &copied.to)));
         settled.returned.extend_from_slice(&self.unused);
         settled
+    }
+
+    /// The blocks of the copies stay reserved; the others are free again.
+    pub(super) fn keep(&mut self, allocator: &mut Allocator) {
+        self.reservation = Reservation::default();
+        allocator.release_window(self.unused.drain(..));
     }
 
     /// How many blocks were copied.

@@ -1,7 +1,7 @@
 //! Moves a part of a file: copies it, takes the file's lease, and commits.
 
 use super::copying::{Copied, Copies};
-use super::part::{Part, Which};
+use super::part::{Part, Place, Which};
 use crate::digest::{put_bitmaps, put_stamps};
 use crate::metadata::ExtentWrite;
 use crate::requests::{Ahead, Trouble};
@@ -14,11 +14,22 @@ use cuesta_format::{Extent, FileKind, InodeNumber, InodeRecord, LogPosition, Ses
 /// So often a part is copied anew because the file changed meanwhile.
 const TRIES_MAX: usize = 4;
 
+/// What becomes of the blocks that are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// The copies are the file's blocks from now on.
+    Moves,
+    /// The copies lie beside them, for readers.
+    Stays,
+}
+
 /// What became of a part of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     /// Blocks that moved.
     pub(super) blocks: u64,
+    /// Copies that were dropped.
+    pub(super) blocks_dropped: u64,
     /// Blocks that stay because they are damaged, or of a missing tier.
     pub(super) blocks_stayed: u64,
     /// Programs map the file: it stays.
@@ -40,11 +51,22 @@ impl SharedFs {
         which: Which,
         to: TierNumber,
     ) -> Result<Moved, Trouble> {
+        self.move_blocks(inode, Place::From(block), (which, to), Home::Moves)
+    }
+
+    /// Moves or copies blocks of a file to a tier.
+    pub(super) fn move_blocks(
+        &self,
+        inode: InodeNumber,
+        place: Place<'_>,
+        way: (Which, TierNumber),
+        home: Home,
+    ) -> Result<Moved, Trouble> {
         let _one = self.migration.one.lock();
         let mut moved = Moved::default();
         for _ in 0..TRIES_MAX {
             self.migration.watched.begin(inode);
-            let outcome = self.try_move(inode, block, (which, to), &mut moved);
+            let outcome = self.try_move(inode, place, way, home, &mut moved);
             self.migration.watched.end();
             if outcome? {
                 return Ok(moved);
@@ -57,8 +79,9 @@ impl SharedFs {
     fn try_move(
         &self,
         inode: InodeNumber,
-        block: u64,
+        place: Place<'_>,
         (which, to): (Which, TierNumber),
+        home: Home,
         moved: &mut Moved,
     ) -> Result<bool, Trouble> {
         *moved = Moved::default();
@@ -71,8 +94,11 @@ impl SharedFs {
             moved.is_pinned = true;
             return Ok(true);
         }
-        let part = Part::plan(&snapshot, &self.geometry(), inode, block, which, to)?;
+        let mut part = Part::plan(&snapshot, &self.geometry(), inode, place, which, to)?;
         drop(snapshot);
+        if home == Home::Stays {
+            part.extents = self.without_copies(&part.extents);
+        }
         moved.next = part.next;
         if part.extents.is_empty() {
             return Ok(true);
@@ -83,7 +109,7 @@ impl SharedFs {
             self.space.lock().allocator.abandon(&mut copies.reservation);
             return Ok(true);
         }
-        let committed = self.commit_copies(inode, &mut copies);
+        let committed = self.commit_copies(inode, home, &mut copies);
         if !matches!(committed, Ok(true)) {
             self.space.lock().allocator.abandon(&mut copies.reservation);
         }
@@ -91,23 +117,37 @@ impl SharedFs {
             return Ok(false);
         }
         moved.blocks = copies.blocks();
-        self.events.record(Step::Migrate { inode, tier: to, blocks: moved.blocks });
+        if home == Home::Moves {
+            self.events.record(Step::Migrate { inode, tier: to, blocks: moved.blocks });
+        }
         Ok(true)
     }
 
-    /// Makes the copies the file's blocks, if it has not changed meanwhile. Says whether it had not.
-    fn commit_copies(&self, inode: InodeNumber, copies: &mut Copies) -> Result<bool, Trouble> {
-        // With the lease no session knows an address of the file, and no log says anything of it.
+    /// Does something to a file while no session knows where it lies, no log says anything of it, and no digest runs. `None`: a session
+    /// came between.
+    pub(super) fn alone_with<T>(
+        &self,
+        inode: InodeNumber,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<Option<T>, Trouble> {
         self.lease(SessionId::NOBODY, inode, LeaseMode::Write, &Ahead::none())?;
         let no_digest = self.digester.lock();
         let is_held = self.core.lock().leases.held(SessionId::NOBODY, inode) == Some(LeaseMode::Write);
-        let committed = match is_held && self.migration.watched.is_unchanged(inode) {
-            true => self.commit_unchanged(inode, copies),
-            false => Ok(false),
-        };
+        let done = is_held.then(work);
         drop(no_digest);
         self.core.lock().leases.revoke_along(SessionId::NOBODY, inode);
-        Ok(committed?)
+        Ok(done.transpose()?)
+    }
+
+    /// Makes the copies the file's blocks, or keeps them beside these, if it has not changed meanwhile. Says whether it had not.
+    fn commit_copies(&self, inode: InodeNumber, home: Home, copies: &mut Copies) -> Result<bool, Trouble> {
+        let committed =
+            self.alone_with(inode, || match (self.migration.watched.is_unchanged(inode), home) {
+                (false, _) => Ok(false),
+                (true, Home::Moves) => self.commit_unchanged(inode, copies),
+                (true, Home::Stays) => self.keep_copies(inode, copies),
+            })?;
+        Ok(committed.unwrap_or(false))
     }
 
     fn commit_unchanged(&self, inode: InodeNumber, copies: &mut Copies) -> Result<bool, Error> {
@@ -144,7 +184,7 @@ impl SharedFs {
 }
 
 /// Whether these extents of a file say that its blocks lie where they were copied from.
-fn lie_as_copied(extents: &[Extent], from: &Extent) -> bool {
+pub(super) fn lie_as_copied(extents: &[Extent], from: &Extent) -> bool {
     (from.file_block..from.end_block()).all(|block| {
         let behind = extents.partition_point(|extent| extent.end_block() <= block);
         extents.get(behind).is_some_and(|extent| {

@@ -6,7 +6,7 @@ use cuesta_format::{BLOCK_BYTES, Extent, Geometry, InodeNumber, TierNumber};
 use std::ops::Range;
 
 /// The length of a piece of a file. A disk writes so much in one go, and no program waits long for the transaction.
-const PART_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
+pub(super) const PART_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
 
 /// Which blocks of a file move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,15 @@ pub(super) enum Which {
     Elsewhere,
     /// Those of this tier.
     Only(TierNumber),
+}
+
+/// Where in a file blocks are looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    /// From this block on, as far as a part reaches.
+    From(u64),
+    /// There, in its order.
+    In(&'a [Range<u64>]),
 }
 
 /// Blocks of a file that move together.
@@ -28,29 +37,40 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The blocks of the file's next piece from `block` on that are to move to the tier `to`. There may be none.
+    /// The blocks at a place of the file that are to move to the tier `to`. There may be none.
     pub(super) fn plan(
         snapshot: &Snapshot,
         geometry: &Geometry,
         inode: InodeNumber,
-        block: u64,
+        place: Place<'_>,
         which: Which,
         to: TierNumber,
     ) -> Result<Part, MetadataError> {
-        let piece = block..block.saturating_add(PART_BLOCKS);
-        let extents = snapshot.extents(inode, piece.clone())?;
-        let next = match extents.is_empty() {
-            false => Some(piece.end),
-            // A hole of any size, or the end.
-            true => snapshot.extents(inode, piece.end..u64::MAX)?.first().map(|behind| behind.file_block),
+        let from;
+        let (pieces, next) = match place {
+            Place::In(pieces) => (pieces, None),
+            Place::From(block) => {
+                let piece = block..block.saturating_add(PART_BLOCKS);
+                let next = match snapshot.extents(inode, piece.clone())?.is_empty() {
+                    false => Some(piece.end),
+                    // A hole of any size, or the end.
+                    true => snapshot.extents(inode, piece.end..u64::MAX)?.first().map(|next| next.file_block),
+                };
+                from = [piece];
+                (from.as_slice(), next)
+            }
         };
-        let moves = |tier: TierNumber| match which {
-            Which::Elsewhere => tier != to,
-            Which::Only(from) => tier == from,
+        let moves = |extent: &Extent| match which {
+            Which::Elsewhere => extent.address.tier() != to,
+            Which::Only(from) => extent.address.tier() == from,
         };
-        let there = extents.iter().filter(|extent| moves(extent.address.tier()));
-        let extents = there.filter_map(|extent| inside(extent, &piece));
-        let extents = extents.flat_map(|extent| split_at_arenas(geometry, &extent)).collect();
+        let mut extents = Vec::new();
+        for piece in pieces {
+            let there = snapshot.extents(inode, piece.clone())?;
+            let inside =
+                there.iter().filter(|extent| moves(extent)).filter_map(|extent| inside(extent, piece));
+            extents.extend(inside.flat_map(|extent| split_at_arenas(geometry, &extent)));
+        }
         Ok(Part { inode, extents, next })
     }
 
@@ -61,7 +81,7 @@ impl Part {
 }
 
 /// The part of an extent that lies in a range of the file's blocks.
-fn inside(extent: &Extent, blocks: &Range<u64>) -> Option<Extent> {
+pub(super) fn inside(extent: &Extent, blocks: &Range<u64>) -> Option<Extent> {
     let (start, end) = (extent.file_block.max(blocks.start), extent.end_block().min(blocks.end));
     (start < end).then(|| Extent {
         file_block: start,

@@ -11,7 +11,8 @@
 
 use crate::Error;
 use crate::tiers::ContentWriter;
-use cuesta_format::{BlockAddress, InodeNumber};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, InodeNumber};
+use std::ops::Range;
 
 /// Bytes of the copied log, and the byte address they go to, in blocks of a file.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Overwrite {
     pub(super) inode: InodeNumber,
     pub(super) place: u32,
     pub(super) bytes: u32,
+    /// The block of the file in which they begin.
+    pub(super) block: u64,
     pub(super) to: BlockAddress,
 }
 
@@ -42,6 +45,14 @@ impl Overwrites {
         self.runs
     }
 
+    /// The blocks of files that are written, and where each run of them lies.
+    pub fn blocks(&self) -> impl Iterator<Item = (InodeNumber, Range<u64>, BlockAddress)> {
+        self.stores.iter().map(|store| {
+            let end = store.to.0 % BLOCK_BYTES + u64::from(store.bytes);
+            (store.inode, store.block..store.block + end.div_ceil(BLOCK_BYTES), store.to)
+        })
+    }
+
     /// Writes all of it; a fence has to follow. `batch` is the copied log.
     pub fn carry_out(
         &self,
@@ -49,7 +60,7 @@ impl Overwrites {
         batch: &[u8],
         damaged: &mut Vec<(InodeNumber, BlockAddress)>,
     ) -> Result<(), Error> {
-        for &Overwrite { inode, place, bytes, to } in &self.stores {
+        for &Overwrite { inode, place, bytes, to, .. } in &self.stores {
             let bytes = &batch[place as usize..][..bytes as usize];
             writer.overwrite(to, bytes, |block| damaged.push((inode, block)))?;
         }

@@ -50,8 +50,8 @@ pub struct Placer<'a> {
     pub may_overwrite: &'a dyn Fn() -> bool,
     /// Blocks may be such as a digest was cut off in.
     pub recovering: bool,
-    /// There are blocks that the medium does not take.
-    pub has_bad: bool,
+    /// There are blocks that the medium does not take, or such as have a copy.
+    pub has_bad_or_copied: bool,
     /// How full the fast tier was before the batch.
     pub fast: FastTier,
     /// Makes more of a tier's blocks usable. Says whether it did.
@@ -151,8 +151,8 @@ impl Placer<'_> {
         Ok(Ok(()))
     }
 
-    /// How the content of `blocks` is placed, which may be written where they lie if there is an address. A bad
-    /// block's content goes elsewhere. If the batch writes it in part, the rest of the block is damaged. Where
+    /// How the content of `blocks` is placed, which may be written where they lie if there is an address. The session may know a block that has
+    /// a copy by the address of that, so its content goes elsewhere, and the session is told. A bad block's content goes elsewhere, too. If the batch writes it in part, the rest of the block is damaged. Where
     /// no checksum could say so, it stays where it is, and the medium tells its readers.
     fn destinations(
         &self,
@@ -161,7 +161,7 @@ impl Placer<'_> {
         parts: &[Part],
     ) -> Vec<(Range<u64>, Destination)> {
         let Some(address) = address else { return vec![(blocks, Destination::Anew)] };
-        if !self.has_bad {
+        if !self.has_bad_or_copied {
             return vec![(blocks, Destination::Over(address))];
         }
         let allocator = &self.space.lock().allocator;
@@ -170,7 +170,10 @@ impl Placer<'_> {
             let address = address.plus((block - blocks.start) * BLOCK_BYTES);
             let bytes = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
             let inside = &parts[parts.partition_point(|part| part.end <= bytes.start)..];
-            let destination = if !allocator.is_bad(address) {
+            let is_below = address.tier() != TierNumber::FAST;
+            let destination = if is_below && allocator.copies().has(address) {
+                Destination::Anew
+            } else if !allocator.is_bad(address) {
                 Destination::Over(address)
             } else if self.has_sum(address) || covered(inside, bytes) == BLOCK_BYTES {
                 Destination::Anew
@@ -222,7 +225,7 @@ impl Placer<'_> {
     /// Whether the medium does not take some of these blocks, or their checksums.
     fn is_bad(&self, address: BlockAddress, blocks: &Range<u64>) -> bool {
         let allocator = &self.space.lock().allocator;
-        self.has_bad
+        self.has_bad_or_copied
             && (0..blocks.end - blocks.start).any(|block| allocator.is_bad(address.plus(block * BLOCK_BYTES)))
     }
 

@@ -72,6 +72,7 @@ impl Standing {
                 inode,
                 place: place + (start - part.start) as u32,
                 bytes: (end - start) as u32,
+                block: start / BLOCK_BYTES,
                 to: address.plus(start - from),
             });
             out.bytes_copied += end - start;

@@ -282,8 +282,7 @@ impl SharedFs {
                     grant.extents = unreadable(&self.superblock.geometry, grant.record.size, 0);
                     return Ok(Some(grant));
                 }
-                grant.extents_complete = extents.len() <= GRANT_ITEMS;
-                grant.extents = self.split(extents.into_iter().take(GRANT_ITEMS));
+                (grant.extents, grant.extents_complete) = self.shown(extents, GRANT_ITEMS);
             }
             FileKind::Directory => {
                 if let Some(kept) = kept
@@ -317,6 +316,21 @@ impl SharedFs {
             changes.push(directory_changes::entry(name, snapshot.lookup(directory, name)?));
         }
         Ok(Some(changes))
+    }
+
+    /// Extents as a session reads them: at most `most`, each in one arena, and where a copy is in the place of a home. Says whether these are all.
+    pub(crate) fn shown(&self, extents: Vec<Extent>, most: usize) -> (Vec<Extent>, bool) {
+        let is_all = extents.len() <= most;
+        let mut shown = self.split(extents.into_iter().take(most));
+        if !self.migration.may_have_copies() {
+            return (shown, is_all);
+        }
+        let space = self.space.lock();
+        let copied = shown.iter().flat_map(|extent| space.allocator.copies().shown(extent));
+        shown = copied.collect();
+        let is_all = is_all && shown.len() <= most;
+        shown.truncate(most);
+        (shown, is_all)
     }
 
     pub(crate) fn split(&self, extents: impl Iterator<Item = Extent>) -> Vec<Extent> {

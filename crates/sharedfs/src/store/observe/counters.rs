@@ -17,6 +17,8 @@ pub struct Counters {
     pub fences: AtomicU64,
     /// Blocks that moved to a lower tier by themselves.
     pub blocks_demoted: AtomicU64,
+    /// Blocks that were copied to the fast tier by themselves.
+    pub blocks_promoted: AtomicU64,
     /// How often predictors of sessions that have ended were right and wrong.
     predictions: [AtomicU64; 4],
     /// Whether the session that ended last synced its new files. A program of a moment has no time to learn that.
@@ -33,6 +35,7 @@ impl Default for Counters {
             digested_bytes: AtomicU64::new(0),
             fences: AtomicU64::new(0),
             blocks_demoted: AtomicU64::new(0),
+            blocks_promoted: AtomicU64::new(0),
             predictions: [const { AtomicU64::new(0) }; 4],
             sync_habit: AtomicU64::new(0),
             unserved: [const { AtomicU64::new(0) }; UNSERVED_SLOTS],

@@ -4,6 +4,7 @@
 //! session of that digest reads it no more, whichever tier it is of.
 
 use super::bitmap::Bitmap;
+use super::fast_copies::FastCopies;
 use super::reservation::{Reservation, Run};
 use super::tier_blocks::TierBlocks;
 use crate::tiers::memory::{Grown, StepNodes};
@@ -21,6 +22,7 @@ pub struct Allocator {
     quarantine: HashMap<SessionId, VecDeque<Quarantined>>,
     /// Tiers of which blocks were wanted when none was free.
     lacking: BTreeSet<TierNumber>,
+    copies: FastCopies,
 }
 
 /// Blocks that one digest freed.
@@ -37,7 +39,12 @@ impl Allocator {
     #[must_use]
     pub fn new(geometry: Geometry, tiers: u8) -> Allocator {
         let tiers = (0..tiers).map(|tier| TierBlocks::new(TierNumber(tier), geometry)).collect();
-        Allocator { tiers, quarantine: HashMap::new(), lacking: BTreeSet::new() }
+        Allocator {
+            tiers,
+            quarantine: HashMap::new(),
+            lacking: BTreeSet::new(),
+            copies: FastCopies::default(),
+        }
     }
 
     fn of(&self, address: BlockAddress) -> Option<&TierBlocks> {
@@ -274,12 +281,33 @@ impl Allocator {
     pub fn committed(&mut self, reservation: &mut Reservation, session: SessionId, until: LogPosition) {
         self.tiers.iter_mut().for_each(TierBlocks::bad_blocks_written);
         let mut freed = std::mem::take(&mut reservation.freed);
+        let copies = freed.iter().flat_map(|&run| self.copies.drop_of(run)).collect::<Vec<_>>();
+        freed.extend(copies);
         freed.append(&mut reservation.returned);
         if !freed.is_empty() {
             let freed = Quarantined { until, since: Instant::now(), runs: freed };
             self.quarantine.entry(session).or_default().push_back(freed);
         }
         reservation.clear();
+    }
+
+    /// Copies of blocks of lower tiers in the fast one.
+    #[must_use]
+    pub fn copies(&self) -> &FastCopies {
+        &self.copies
+    }
+
+    /// Reserved blocks of the fast tier are a copy of a run of committed blocks from now on.
+    pub(crate) fn add_copy(&mut self, home: Run, copy: BlockAddress) {
+        self.copies.add(home, copy);
+    }
+
+    /// Drops the copies of a run of blocks, which no session reads. Answers how many blocks they were.
+    pub(crate) fn drop_copies(&mut self, homes: Run) -> u64 {
+        let dropped = self.copies.drop_of(homes);
+        let blocks = dropped.iter().map(|run| u64::from(run.blocks)).sum();
+        dropped.into_iter().for_each(|run| self.reuse(run));
+        blocks
     }
 
     /// The session reads nothing any more that was freed by digests up to `retired`.

@@ -7,6 +7,7 @@
 //! | `tier_blocks` | the blocks of one tier |
 //! | `given_back` | blocks of which the disk has its room back |
 //! | `freed` | where small runs go back to |
+//! | `fast_copies` | copies of blocks of lower tiers in the fast one |
 //! | `reservation` | what a digest takes and frees of them |
 //! | `credits` | promises: every acknowledged entry can be digested |
 //! | `space` | blocks and promises, behind one lock |
@@ -16,6 +17,7 @@
 mod allocator;
 mod bitmap;
 mod credits;
+mod fast_copies;
 mod freed;
 mod given_back;
 mod reservation;

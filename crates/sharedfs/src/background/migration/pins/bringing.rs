@@ -93,6 +93,9 @@ impl SharedFs {
             files.tiers.iter().map(|(&inode, &tier)| (tier, inode)).collect();
         in_order.sort_unstable();
         for (tier, inode) in in_order {
+            if tier != TierNumber::FAST {
+                self.drop_copies_of(inode)?;
+            }
             let mut next = Some(0);
             while let Some(block) = next {
                 if self.migration.pins.is_interrupted() {
@@ -126,6 +129,14 @@ impl SharedFs {
         }
         brought.outside.retain(|_, blocks| *blocks > 0);
         Ok(brought)
+    }
+
+    /// The user wants the fast tier for other content.
+    fn drop_copies_of(&self, inode: InodeNumber) -> Result<(), Error> {
+        match self.drop_copies(inode, &[0..u64::MAX]) {
+            Err(Trouble::Failed(error)) => Err(error),
+            Ok(_) | Err(Trouble::Refused(_)) => Ok(()),
+        }
     }
 
     /// Whether content may be brought to a tier.

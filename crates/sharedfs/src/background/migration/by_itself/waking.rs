@@ -1,16 +1,16 @@
-//! The thread that moves content down sleeps, and a digest that fills the fast tier wakes it.
+//! The thread that moves content sleeps, and a digest that fills the fast tier wakes it.
 
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// The thread, for itself and for the digest.
 #[derive(Debug, Default)]
-pub(super) struct Waking {
+pub(crate) struct Waking {
     thread: Mutex<Thread>,
     changed: Condvar,
 }
 
-/// The thread that moves content down.
+/// The thread that moves content.
 #[derive(Debug, Default)]
 struct Thread {
     /// Above this part of the fast tier, in thousandths, a digest wakes it; `None`: it is awake.
@@ -21,9 +21,11 @@ struct Thread {
 
 /// The time or the event that ends a wait of the thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wait {
-    For(Duration),
-    UntilAbove(u64),
+pub(super) struct Wait {
+    /// Longest.
+    pub(super) time: Duration,
+    /// It ends if a digest finds more of the fast tier in use than this, in thousandths.
+    pub(super) above: Option<u64>,
 }
 
 impl Waking {
@@ -36,22 +38,16 @@ impl Waking {
         }
     }
 
-    /// The thread waits for so long, or until a digest finds more than `mark` thousandths of the fast tier in use. Says whether it
-    /// goes on then.
+    /// The thread waits. Says whether it goes on then.
     pub(super) fn wait(&self, wait: Wait) -> bool {
         let mut thread = self.thread.lock();
-        match wait {
-            Wait::For(time) => {
-                let end = Instant::now() + time;
-                while !thread.is_over && !self.changed.wait_until(&mut thread, end).timed_out() {}
-            }
-            Wait::UntilAbove(mark) => {
-                thread.wakes_above = Some(mark);
-                while !thread.is_over && thread.wakes_above.is_some() {
-                    self.changed.wait(&mut thread);
-                }
-            }
+        thread.wakes_above = wait.above;
+        let end = Instant::now() + wait.time;
+        let is_woken = |thread: &Thread| wait.above.is_some() && thread.wakes_above.is_none();
+        while !thread.is_over && !is_woken(&thread) && !self.changed.wait_until(&mut thread, end).timed_out()
+        {
         }
+        thread.wakes_above = None;
         !thread.is_over
     }
 

@@ -1,0 +1,230 @@
+//! Moves cold content down, some pieces at a time, as [`Level`] and the policy of the tier say.
+
+use super::coldness::cold_before;
+use super::looking::look;
+use super::mover::{Mover, moment};
+use super::waking::Wait;
+use crate::background::migration::Pins;
+use crate::background::migration::moving::{Home, Moved};
+use crate::background::migration::part::{PART_BLOCKS, Place, Which};
+use crate::requests::Trouble;
+use crate::tiers::{Space, blocks_in};
+use crate::{Error, SharedFs};
+use cuesta_format::{BLOCK_BYTES, TierNumber};
+use cuesta_media::clock;
+use cuesta_media::emulate::settle;
+use cuesta_placement::{Choice, Level, Policy, Side, low_mark};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// If nothing is cold enough, the mover looks again so much later, and twice as late each time.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
+/// If sessions read nothing below the fast tier, the mover asks again so much later, and twice as late each time.
+const READ_AGAIN: Duration = Duration::from_millis(100);
+const READ_AGAIN_MAX: Duration = Duration::from_secs(2);
+
+impl SharedFs {
+    /// Whether content can move by itself.
+    pub(crate) fn migrates(&self) -> bool {
+        self.options.migration.policy().is_some() && self.arenas.tiers_count() > 1
+    }
+
+    /// A digest ended: if the fast tier is too full by now, the mover wakes up.
+    pub(crate) fn note_usage(&self) {
+        if self.migrates() {
+            self.migration.waking.wake_above(|| self.usage(TierNumber::FAST).map_or(0, thousandths));
+        }
+    }
+
+    /// Moves some cold content down, if a tier is too full, and copies some hot content up, if there is room; then waits until more is
+    /// due. Says whether to call again.
+    pub(crate) fn migrate_some(&self) -> bool {
+        let wait = self.migrate_now();
+        settle();
+        self.migration.waking.wait(wait)
+    }
+
+    /// [`SharedFs::migrate_some`] returns, and does no more.
+    pub(crate) fn stop_migrating(&self) {
+        self.migration.waking.end();
+    }
+
+    fn migrate_now(&self) -> Wait {
+        let began = Instant::now();
+        let mut mover = self.migration.mover.lock();
+        self.note_reads_and_writes(&mut mover);
+        let reads = self.learn(&mut mover);
+        mover.read_again = match reads {
+            0 => (mover.read_again * 2).clamp(READ_AGAIN, READ_AGAIN_MAX),
+            _ => READ_AGAIN,
+        };
+        let urgent = self.most_urgent(&mut mover);
+        let demoted = match urgent {
+            Some((from, level)) => self.demote(&mut mover, from, level),
+            None => Ok(0),
+        };
+        let moved = demoted.and_then(|demoted| {
+            let promoted = self.promote(&mut mover)?;
+            Ok((demoted, promoted))
+        });
+        let took = began.elapsed();
+        let limited = |blocks, pause: Duration| pause.max(self.pause_for_limit(blocks).saturating_sub(took));
+        match (moved, urgent) {
+            (Err(error), _) => {
+                tracing::warn!(%error, "content cannot be moved now");
+                Wait { time: LOOK_AGAIN_MAX, above: None }
+            }
+            (Ok((0, 0)), None) => Wait { time: mover.read_again, above: Some(mover.low_mark) },
+            (Ok((0, 0)), Some(_)) => {
+                let pause = mover.look_again.max(LOOK_AGAIN);
+                mover.look_again = (pause * 2).min(LOOK_AGAIN_MAX);
+                // What is read, and so comes up, is asked for meanwhile.
+                Wait { time: pause.min(mover.read_again.max(LOOK_AGAIN)), above: None }
+            }
+            (Ok((demoted, promoted)), urgent) => {
+                if demoted > 0 {
+                    mover.look_again = LOOK_AGAIN;
+                }
+                let level = urgent.map_or(Level::Background, |(_, level)| level);
+                Wait { time: limited(demoted + promoted, level.pause_after(took)), above: None }
+            }
+        }
+    }
+
+    /// Moves the pieces down that the policy of a tier chooses, a batch of them, and answers their blocks. 0: nothing is cold enough, or no
+    /// tier below has room.
+    fn demote(&self, mover: &mut Mover, from: TierNumber, level: Level) -> Result<u64, Error> {
+        let Some(to) = self.tier_below(from) else { return Ok(0) };
+        let is_urgent = level == Level::Emergency;
+        let mut batch = choose_down(mover, &self.migration.pins, from, is_urgent);
+        if batch.is_empty() && mover.look_again_at.is_none_or(|at| at <= Instant::now()) {
+            mover.look_again_at = Some(Instant::now() + mover.look_again.max(LOOK_AGAIN));
+            let now = clock::now();
+            let cold_seconds = if is_urgent { 0 } else { self.options.cold_seconds };
+            let border = &mut mover.borders[usize::from(from.0)];
+            look(&self.metadata.read()?, from, border, now, cold_before(now, cold_seconds))?;
+            batch = choose_down(mover, &self.migration.pins, from, is_urgent);
+        }
+        let mut blocks = 0;
+        for pieces in batch.chunk_by(|left, right| left.piece.inode == right.piece.inode) {
+            let moved = self.demote_pieces(mover, from, to, pieces)?;
+            blocks += moved.blocks + moved.blocks_dropped;
+            self.counters.blocks_demoted.fetch_add(moved.blocks, Ordering::Relaxed);
+            if moved.is_full {
+                break;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Moves pieces of one file down: drops the copies that the fast tier has of them, and moves what has its home in the tier.
+    fn demote_pieces(
+        &self,
+        mover: &mut Mover,
+        from: TierNumber,
+        to: TierNumber,
+        pieces: &[Choice],
+    ) -> Result<Moved, Error> {
+        let Some(inode) = pieces.first().map(|choice| choice.piece.inode) else {
+            return Ok(Moved::default());
+        };
+        let border = &mut mover.borders[usize::from(from.0)];
+        let ranges = border.ranges(pieces);
+        let mut dropped = 0;
+        let moved = (|| {
+            if from == TierNumber::FAST {
+                dropped = self.drop_copies(inode, &ranges)?;
+            }
+            self.move_blocks(inode, Place::In(&ranges), (Which::Only(from), to), Home::Moves)
+        })();
+        let mut moved = match moved {
+            Ok(moved) => moved,
+            Err(Trouble::Failed(error)) => return Err(error),
+            // It is gone.
+            Err(Trouble::Refused(_)) => Moved::default(),
+        };
+        moved.blocks_dropped = dropped;
+        // What could not be moved is found again once it is used, or by a look at all files.
+        if moved.blocks + dropped > 0 {
+            let now = moment(clock::now());
+            pieces.iter().for_each(|choice| border.policy.placed(choice.piece, Side::Lower, now));
+        }
+        Ok(moved)
+    }
+
+    /// The tier right below one that takes content; the next one if that does not.
+    fn tier_below(&self, from: TierNumber) -> Option<TierNumber> {
+        let space = self.space.lock();
+        let mut below = (from.0 + 1..self.arenas.tiers_count()).map(TierNumber);
+        below.find(|&tier| {
+            self.arenas.tier(tier).is_ok()
+                && space.allocator.takes_writes(tier)
+                && self.usage_in(&space, tier).is_some_and(|(used, blocks)| used < blocks)
+        })
+    }
+
+    /// The first of the most urgent tiers that have one below, and its level.
+    fn most_urgent(&self, mover: &mut Mover) -> Option<(TierNumber, Level)> {
+        let tiers = self.arenas.tiers_count();
+        mover.levels.resize(usize::from(tiers), Level::Rest);
+        let low_mark = mover.low_mark;
+        for (number, level) in mover.levels.iter_mut().enumerate() {
+            let usage = self.usage(TierNumber(number as u8));
+            *level = usage.map_or(Level::Rest, |(used, blocks)| level.next(used, blocks, low_mark));
+        }
+        let upper = mover.levels.iter().enumerate().take(usize::from(tiers) - 1);
+        let urgent = upper.rev().max_by_key(|(_, level)| **level).filter(|(_, level)| **level > Level::Rest);
+        urgent.map(|(number, level)| (TierNumber(number as u8), *level))
+    }
+
+    /// Blocks of a tier that files and copies use, and all that it may have; `None`: it is missing.
+    pub(super) fn usage(&self, tier: TierNumber) -> Option<(u64, u64)> {
+        self.usage_in(&self.space.lock(), tier)
+    }
+
+    fn usage_in(&self, space: &Space, tier: TierNumber) -> Option<(u64, u64)> {
+        let arenas = self.arenas.tier(tier).ok()?;
+        let copies = if tier == TierNumber::FAST { space.allocator.copies().blocks() } else { 0 };
+        Some((space.allocator.used_blocks(tier) + copies, blocks_in(arenas)))
+    }
+
+    /// Moves the low mark to what programs did since the last time.
+    fn note_reads_and_writes(&self, mover: &mut Mover) {
+        let core = self.core.lock();
+        let (read, written) = core.sessions.values().fold((0_u64, 0_u64), |(read, written), session| {
+            let (more_read, more_written) = session.control.bytes_moved();
+            (read.saturating_add(more_read), written.saturating_add(more_written))
+        });
+        drop(core);
+        // Sessions that ended take theirs with them.
+        let since = (read.saturating_sub(mover.seen.0), written.saturating_sub(mover.seen.1));
+        mover.seen = (read, written);
+        if since == (0, 0) {
+            return;
+        }
+        let decayed = |before: u64, since: u64| (before - before.div_ceil(8)).saturating_add(since);
+        mover.recent = (decayed(mover.recent.0, since.0), decayed(mover.recent.1, since.1));
+        mover.low_mark = low_mark(mover.recent.0, mover.recent.1);
+    }
+
+    /// How long so many blocks take at the most that the configuration allows.
+    fn pause_for_limit(&self, blocks: u64) -> Duration {
+        match self.options.migration_mb_per_second {
+            0 => Duration::ZERO,
+            limit => Duration::from_micros(blocks * BLOCK_BYTES / u64::from(limit)),
+        }
+    }
+}
+
+fn choose_down(mover: &mut Mover, pins: &Pins, from: TierNumber, is_urgent: bool) -> Vec<Choice> {
+    let Some(border) = mover.borders.get_mut(usize::from(from.0)) else { return Vec::new() };
+    let now = moment(clock::now());
+    let next = |policy: &mut dyn Policy| pins.unpinned(|| policy.next_down(now, is_urgent));
+    border.batch(next, PART_BLOCKS)
+}
+
+/// How much of a tier is used, in thousandths.
+pub(super) fn thousandths((used, blocks): (u64, u64)) -> u64 {
+    used.saturating_mul(1000).checked_div(blocks).unwrap_or(0)
+}
