@@ -2,7 +2,7 @@
 
 use super::directory_changes::DirectoryChanges;
 use crate::Error;
-use crate::background::{Pins, Uses, Watched};
+use crate::background::{History, Pins, Uses, Watched};
 use crate::damage::Lost;
 use crate::digest::place::PlacementRule;
 use crate::kernel::{MappedFiles, StandIns};
@@ -45,6 +45,8 @@ pub struct Storage<'a> {
     pub(crate) watched: &'a Watched,
     /// Which inodes have pins.
     pub(crate) pins: &'a Pins,
+    /// Where content was placed.
+    pub(crate) history: &'a History,
     /// What the mover learns of digests.
     pub(crate) uses: &'a Uses,
     /// Which content goes to lower tiers.

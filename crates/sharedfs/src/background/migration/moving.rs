@@ -1,5 +1,6 @@
 //! Moves a part of a file: copies it, takes the file's lease, and commits.
 
+use super::Reason;
 use super::copying::{Copied, Copies};
 use super::part::{Part, Place, Which};
 use crate::digest::{put_bitmaps, put_stamps};
@@ -48,10 +49,10 @@ impl SharedFs {
         &self,
         inode: InodeNumber,
         block: u64,
-        which: Which,
-        to: TierNumber,
+        way: (Which, TierNumber),
+        reason: Reason,
     ) -> Result<Moved, Trouble> {
-        self.move_blocks(inode, Place::From(block), (which, to), Home::Moves)
+        self.move_blocks(inode, Place::From(block), way, Home::Moves, reason)
     }
 
     /// Moves or copies blocks of a file to a tier.
@@ -61,12 +62,13 @@ impl SharedFs {
         place: Place<'_>,
         way: (Which, TierNumber),
         home: Home,
+        reason: Reason,
     ) -> Result<Moved, Trouble> {
         let _one = self.migration.one.lock();
         let mut moved = Moved::default();
         for _ in 0..TRIES_MAX {
             self.migration.watched.begin(inode);
-            let outcome = self.try_move(inode, place, way, home, &mut moved);
+            let outcome = self.try_move(inode, place, way, (home, reason), &mut moved);
             self.migration.watched.end();
             if outcome? {
                 return Ok(moved);
@@ -81,7 +83,7 @@ impl SharedFs {
         inode: InodeNumber,
         place: Place<'_>,
         (which, to): (Which, TierNumber),
-        home: Home,
+        (home, reason): (Home, Reason),
         moved: &mut Moved,
     ) -> Result<bool, Trouble> {
         *moved = Moved::default();
@@ -117,6 +119,10 @@ impl SharedFs {
             return Ok(false);
         }
         moved.blocks = copies.blocks();
+        for copied in &copies.runs {
+            let (from, blocks) = (copied.from.address.tier(), u64::from(copied.from.blocks));
+            self.migration.history.note_move(inode, from, to, blocks, reason);
+        }
         if home == Home::Moves {
             self.events.record(Step::Migrate { inode, tier: to, blocks: moved.blocks });
         }

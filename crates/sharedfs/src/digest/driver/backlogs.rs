@@ -17,6 +17,7 @@ impl SharedFs {
             arenas: &self.arenas,
             watched: &self.migration.watched,
             pins: &self.migration.pins,
+            history: &self.migration.history,
             uses: &self.migration.uses,
             placement: PlacementRule::of(&self.options),
             space: &self.space,

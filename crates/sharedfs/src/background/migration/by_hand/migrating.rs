@@ -2,13 +2,15 @@
 
 use super::walk::file_behind;
 use crate::SharedFs;
+use crate::background::migration::Reason;
 use crate::background::migration::part::Which;
 use crate::requests::{Trouble, find, invalid};
-use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Response};
+use cuesta_format::wire::{Migrated, MigrationPlace, MoveCause, Refusal, Response};
 use cuesta_format::{FileKind, InodeNumber, TierNumber};
 use cuesta_media::emulate::settle;
 use std::time::{Duration, Instant};
 
+const REASON: Reason = Reason::of(MoveCause::ByHand);
 /// How long parts are moved before the command is told how far it is.
 const MOVE_TIME: Duration = Duration::from_millis(200);
 
@@ -42,7 +44,7 @@ impl SharedFs {
                 place = MigrationPlace { path, block: 0 };
             }
             all.files += u64::from(place.block == 0);
-            let moved = self.move_part(inode, place.block, Which::Elsewhere, tier)?;
+            let moved = self.move_part(inode, place.block, (Which::Elsewhere, tier), REASON)?;
             settle();
             all.blocks += moved.blocks;
             all.blocks_stayed += moved.blocks_stayed;

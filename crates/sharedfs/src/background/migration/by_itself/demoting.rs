@@ -4,12 +4,13 @@ use super::coldness::cold_before;
 use super::looking::look;
 use super::mover::{Mover, moment};
 use super::waking::Wait;
-use crate::background::migration::Pins;
 use crate::background::migration::moving::{Home, Moved};
 use crate::background::migration::part::{PART_BLOCKS, Place, Which};
+use crate::background::migration::{Pins, Reason};
 use crate::requests::Trouble;
 use crate::tiers::{Space, blocks_in};
 use crate::{Error, SharedFs};
+use cuesta_format::wire::MoveCause;
 use cuesta_format::{BLOCK_BYTES, TierNumber};
 use cuesta_media::clock;
 use cuesta_media::emulate::settle;
@@ -60,6 +61,7 @@ impl SharedFs {
             _ => READ_AGAIN,
         };
         let urgent = self.most_urgent(&mut mover);
+        self.migration.show_levels(&mover.levels, mover.low_mark);
         let demoted = match urgent {
             Some((from, level)) => self.demote(&mut mover, from, level),
             None => Ok(0),
@@ -126,9 +128,8 @@ impl SharedFs {
         to: TierNumber,
         pieces: &[Choice],
     ) -> Result<Moved, Error> {
-        let Some(inode) = pieces.first().map(|choice| choice.piece.inode) else {
-            return Ok(Moved::default());
-        };
+        let Some(first) = pieces.first() else { return Ok(Moved::default()) };
+        let inode = first.piece.inode;
         let border = &mut mover.borders[usize::from(from.0)];
         let ranges = border.ranges(pieces);
         let mut dropped = 0;
@@ -136,7 +137,8 @@ impl SharedFs {
             if from == TierNumber::FAST {
                 dropped = self.drop_copies(inode, &ranges)?;
             }
-            self.move_blocks(inode, Place::In(&ranges), (Which::Only(from), to), Home::Moves)
+            let reason = Reason::chosen(MoveCause::Cold, first.rule, first.score);
+            self.move_blocks(inode, Place::In(&ranges), (Which::Only(from), to), Home::Moves, reason)
         })();
         let mut moved = match moved {
             Ok(moved) => moved,

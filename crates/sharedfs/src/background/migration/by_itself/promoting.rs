@@ -2,11 +2,13 @@
 //! such a copy can be dropped without writing anything.
 
 use super::mover::{Mover, moment};
+use crate::background::migration::Reason;
 use crate::background::migration::moving::{Home, Moved};
 use crate::background::migration::part::{PART_BLOCKS, Place, Which};
 use crate::requests::Trouble;
 use crate::{Error, SharedFs};
 use cuesta_format::TierNumber;
+use cuesta_format::wire::MoveCause;
 use cuesta_media::clock;
 use cuesta_placement::Side;
 use std::sync::atomic::Ordering;
@@ -26,10 +28,12 @@ impl SharedFs {
         );
         let mut blocks = 0;
         for pieces in batch.chunk_by(|left, right| left.piece.inode == right.piece.inode) {
-            let Some(inode) = pieces.first().map(|choice| choice.piece.inode) else { continue };
+            let Some(first) = pieces.first() else { continue };
+            let (inode, reason) =
+                (first.piece.inode, Reason::chosen(MoveCause::Hot, first.rule, first.score));
             let ranges = border.ranges(pieces);
             let (place, way) = (Place::In(&ranges), (Which::Elsewhere, TierNumber::FAST));
-            let moved = match self.move_blocks(inode, place, way, Home::Stays) {
+            let moved = match self.move_blocks(inode, place, way, Home::Stays, reason) {
                 Ok(moved) => moved,
                 Err(Trouble::Failed(error)) => return Err(error),
                 // It is gone.

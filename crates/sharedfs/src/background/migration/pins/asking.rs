@@ -1,4 +1,4 @@
-//! What `cuesta pin`, `setxattr` and `cuesta explain` ask about pins.
+//! Answers of `cuesta pin`, `setxattr` and `cuesta explain` about pins.
 
 use super::resolving::rules_of;
 use crate::metadata::Snapshot;

@@ -7,10 +7,12 @@
 
 use super::pinned::{Bringer, PinnedFiles};
 use super::resolving::{find_pinned, resolve};
+use crate::background::migration::Reason;
 use crate::background::migration::part::Which;
 use crate::requests::Trouble;
 use crate::tiers::blocks_in;
 use crate::{Error, SharedFs};
+use cuesta_format::wire::MoveCause;
 use cuesta_format::{InodeNumber, TierNumber};
 use cuesta_media::emulate::settle;
 use std::collections::BTreeMap;
@@ -26,6 +28,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(30);
 /// The fast tier, and each other one, is filled up to so many hundredths.
 const FULL_FAST: u64 = 90;
 const FULL_BELOW: u64 = 98;
+
+const REASON: Reason = Reason::of(MoveCause::Pinned);
 
 /// What became of a look.
 #[derive(Debug, Default)]
@@ -109,7 +113,7 @@ impl SharedFs {
                     break;
                 }
                 let began = Instant::now();
-                let moved = match self.move_part(inode, block, Which::Elsewhere, tier) {
+                let moved = match self.move_part(inode, block, (Which::Elsewhere, tier), REASON) {
                     Ok(moved) => moved,
                     Err(Trouble::Failed(error)) => return Err(error),
                     // It is gone.
