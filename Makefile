@@ -16,7 +16,7 @@ help:
 	@echo "make test-long      the campaigns at length, one after the other: some hours"
 	@echo "make conform        pjdfstest and fsx at length (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make programs       more real programs compared with ext4: python3's own tests, redis, RocksDB, git gc, make"
-	@echo "make bench          measure against tmpfs, ext4 and XFS; writes JSON and plots into out/ (SUBJECT=sharing or tiers for some rows only)"
+	@echo "make bench          measure against tmpfs, ext4 and XFS; writes JSON and plots into out/ (SUBJECT=sharing, tiers or migration for some rows only)"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs, daemon and mount (ARGUMENTS=--help)"

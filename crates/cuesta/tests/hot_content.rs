@@ -154,8 +154,7 @@ assert all(os.pread(file, PIECE, n * PIECE) == (held[n] if n in held else piece(
     );
     for _ in 0..3 {
         copied(&tiered, |copied| copied >= 16 * 65536);
-        tiered.place.kill_daemon();
-        tiered.place.wait_until_unused();
+        tiered.place.kill_daemon_to_its_end();
         // The next daemon finds the blocks of the copies free, and these programs write there.
         tiered.ran("open(f'/cuesta/{random.random()}', 'wb').write(bytes(4 << 20))");
     }

@@ -280,9 +280,8 @@ open('/cuesta/copy{number}', 'wb').write(held)"
         for _ in 0..random.u32(..2000) {
             std::thread::yield_now();
         }
-        tiered.place.kill_daemon();
+        tiered.place.kill_daemon_to_its_end();
         migrating.wait().unwrap();
-        tiered.place.wait_until_unused();
         // Whichever command comes next starts another daemon, with which the programs go on.
         tiered.ran("pass");
     }

@@ -1,7 +1,7 @@
 //! All works, by subject and by name.
 
 use super::work::Work;
-use super::{calls, daemon, limits, programs, sharing, tiers, writes};
+use super::{calls, daemon, limits, migration, programs, sharing, tiers, writes};
 use crate::curves::table;
 use clap::ValueEnum;
 
@@ -22,6 +22,8 @@ pub enum Subject {
     Sharing,
     /// Stores of several tiers, optimistic mode, and what large writes cost.
     Tiers,
+    /// Stores whose fast tier holds a small part of the data.
+    Migration,
 }
 
 impl Subject {
@@ -35,6 +37,7 @@ impl Subject {
             Subject::Limits => limits::WORKS,
             Subject::Sharing => sharing::WORKS,
             Subject::Tiers => tiers::WORKS,
+            Subject::Migration => migration::WORKS,
         }
     }
 }

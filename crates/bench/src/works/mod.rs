@@ -7,6 +7,7 @@
 //! | `daemon.rs` | the daemon after a crash and at rest |
 //! | `goal.rs` | what a row of the table has to reach |
 //! | `limits.rs` | comparisons with the hardware alone |
+//! | `migration.rs` | stores whose fast tier holds a small part of the data |
 //! | `program.rs` | the programs of works |
 //! | `programs.rs` | programs that are started, and jobs of many programs |
 //! | `sharing.rs` | several processes that share files |
@@ -24,6 +25,7 @@ pub mod calls;
 pub mod daemon;
 pub mod goal;
 pub mod limits;
+pub mod migration;
 pub mod program;
 pub mod programs;
 pub mod sharing;

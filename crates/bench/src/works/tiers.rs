@@ -7,7 +7,7 @@ use crate::workload::tiers::commits::LogBesideTable;
 use crate::workload::tiers::filebench::Filebench;
 use crate::workload::tiers::first::FirstAppends;
 use crate::workload::tiers::personalities::{FILESERVER, VARMAIL, WEBPROXY, WEBSERVER};
-use crate::workload::tiers::rocksdb::RocksDb;
+use crate::workload::tiers::rocksdb::{Phase, RocksDb};
 use crate::workload::tiers::short::ShortPrograms;
 use crate::workload::writes::append::Append;
 use crate::workload::writes::sqlite::{JournalMode, Sqlite};
@@ -18,7 +18,7 @@ use crate::works::work::{Row, Work, row};
 const ROUNDS: u32 = 3;
 
 /// So many seconds of 100,000 keys with 1,000 bytes are 2.5 GiB: the fast tier of the peer `spill` holds 5 % of them.
-const SPILL_SECONDS: f64 = 26.4;
+pub const SPILL_SECONDS: f64 = 26.4;
 
 const fn bulk(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
     let program = Program::Bulk(Bulk { size, file_bytes: GIB });
@@ -113,7 +113,7 @@ pub const WORKS: &[Work] = &[
     first("first-16k", 16 * KIB, &begun("a process's first 100,000 of 16 KiB + fsync", 2.5)),
     Work {
         name: "rocksdb-sync",
-        program: Program::RocksDb(RocksDb { value_bytes: 100, overwrites: false }),
+        program: Program::RocksDb(RocksDb { value_bytes: 100, phase: Phase::Fill }),
         seconds: 5.0,
         seconds_quick: 1.0,
         rounds: ROUNDS,
@@ -126,7 +126,7 @@ pub const WORKS: &[Work] = &[
     },
     Work {
         name: "rocksdb-spill",
-        program: Program::RocksDb(RocksDb { value_bytes: 1000, overwrites: false }),
+        program: Program::RocksDb(RocksDb { value_bytes: 1000, phase: Phase::Fill }),
         seconds: SPILL_SECONDS,
         seconds_quick: 5.0,
         rounds: ROUNDS,
@@ -155,7 +155,7 @@ pub const WORKS: &[Work] = &[
     filebench("predict-webserver", WEBSERVER, &predicted("webserver")),
     Work {
         name: "predict-rocksdb",
-        program: Program::RocksDb(RocksDb { value_bytes: 1000, overwrites: true }),
+        program: Program::RocksDb(RocksDb { value_bytes: 1000, phase: Phase::FillAndOverwrite }),
         seconds: 5.0,
         seconds_quick: 2.0,
         rounds: ROUNDS,

@@ -61,6 +61,19 @@ impl TestFolder {
         std::fs::File::open(self.path("store/lock")).unwrap().lock().unwrap();
     }
 
+    /// Kills the daemon, and waits until the kernel has ended it. Another one may have begun by then, if a command goes on meanwhile.
+    pub fn kill_daemon_to_its_end(&self) {
+        let daemon = self.daemon();
+        signal(&daemon, "KILL");
+        let is_there = || {
+            let stat = std::fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        while is_there() {
+            std::thread::yield_now();
+        }
+    }
+
     /// The process of the store's daemon.
     pub fn daemon(&self) -> String {
         let status = self.cuesta(&["status", "store", "--json"]).text();

@@ -275,6 +275,8 @@ pub enum Request {
         path: Vec<u8>,
         /// Where its content is to lie.
         tier: TierNumber,
+        /// The content stays where it is, and a copy of it lies in the fast tier as well.
+        is_copy: bool,
         /// Where to begin.
         from: MigrationPlace,
     },

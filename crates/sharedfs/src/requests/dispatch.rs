@@ -57,7 +57,9 @@ impl SharedFs {
             Request::TierStats => return Ok(self.tier_stats()),
             Request::CheckPin { value } => return self.check_pin(value),
             Request::Pin { path, change } => return self.pin(path, change),
-            Request::Migrate { path, tier, from } => return self.migrate(path, *tier, from),
+            Request::Migrate { path, tier, is_copy, from } => {
+                return self.migrate(path, *tier, *is_copy, from);
+            }
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
                 return Ok(Response::Events(self.events.read(*from, ANSWER_EVENTS, wait)));

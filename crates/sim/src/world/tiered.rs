@@ -46,11 +46,20 @@ impl World {
 
     /// Moves all content below a path to a tier, as far as it has room.
     pub fn migrate(&self, path: &str, tier: TierNumber) -> Result<(), String> {
+        self.move_to(path, tier, false)
+    }
+
+    /// Copies all content below a path to the fast tier, as far as it has room.
+    pub fn copy_up(&self, path: &str) -> Result<(), String> {
+        self.move_to(path, TierNumber::FAST, true)
+    }
+
+    fn move_to(&self, path: &str, tier: TierNumber, is_copy: bool) -> Result<(), String> {
         let shared = self.daemon.current();
         let mut from = Some(MigrationPlace::default());
         while let Some(place) = from {
             let path = path.trim_start_matches('/').as_bytes().to_vec();
-            let request = Request::Migrate { path, tier, from: place };
+            let request = Request::Migrate { path, tier, is_copy, from: place };
             from = match shared.handle(SessionId::NOBODY, &request, &mut Vec::new()) {
                 Response::Migrated(migrated) => migrated.next,
                 Response::Failed(Refusal::NotFound) => None,

@@ -1,4 +1,4 @@
-//! RocksDB, filled by its own `db_bench`, which also measures. A peer that waits for a disk writes fewer keys than one that does
+//! RocksDB, filled and read by its own `db_bench`, which also measures. A peer that waits for a disk writes fewer keys than one that does
 //! not: as many as it can in the time.
 
 use std::path::Path;
@@ -21,13 +21,26 @@ const KEYS_PER_SECOND: f64 = 100_000.0;
 /// Keys that are read back.
 const READ_KEYS: u64 = 1000;
 
-/// Keys in order, then over again in random order.
+/// What is done with a database, and measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Keys are written in order, each with a sync.
+    Fill,
+    /// The same; then they are written again, in random order and without a sync, which is not measured.
+    FillAndOverwrite,
+    /// Each key is written once, in random order, with a sync.
+    FillInRandomOrder,
+    /// Keys that were written without a sync are read in order.
+    ReadInOrder,
+}
+
+/// A database.
 #[derive(Clone, Copy, Debug)]
 pub struct RocksDb {
     /// Bytes of a value.
     pub value_bytes: u64,
-    /// Whether the keys are then written again, in random order and without a sync.
-    pub overwrites: bool,
+    /// What is measured.
+    pub phase: Phase,
 }
 
 /// What `db_bench` says of a benchmark.
@@ -39,29 +52,34 @@ struct Told {
 }
 
 impl RocksDb {
-    /// Measures in `dir`: a sync behind each key.
+    /// Measures in `dir`.
     pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
-        let fill = |name: &str, keys: u64| {
-            let output = self.bench(&dir.join(name), "fillseq", keys, &["--sync=1", "--histogram=1"])?;
-            told(&output, "fillseq")
+        let (existing, histogram) = ("--use_existing_db=1", "--histogram=1");
+        let synced = ["--sync=1", histogram];
+        let fill = if self.phase == Phase::FillInRandomOrder { "filluniquerandom" } else { "fillseq" };
+        let filled = dir.join("filled");
+        let keys_in_time = |rate: f64| ((rate * time.as_secs_f64()) as u64).max(PROBED_KEYS);
+        let (measured, keys) = if self.phase == Phase::ReadInOrder {
+            let keys = keys_in_time(KEYS_PER_SECOND);
+            self.bench(&filled, fill, keys, &[])?;
+            (told(&self.bench(&filled, "readseq", keys, &[existing, histogram])?, "readseq")?, keys)
+        } else {
+            let probed = told(&self.bench(&dir.join("probed"), fill, PROBED_KEYS, &synced)?, fill)?;
+            let keys = keys_in_time(if probed.rate < SLOW_RATE { probed.rate } else { KEYS_PER_SECOND });
+            (told(&self.bench(&filled, fill, keys, &synced)?, fill)?, keys)
         };
-        let probed = fill("probed", PROBED_KEYS)?;
-        let rate = if probed.rate < SLOW_RATE { probed.rate } else { KEYS_PER_SECOND };
-        let keys = ((rate * time.as_secs_f64()) as u64).max(PROBED_KEYS);
-        let filled = fill("filled", keys)?;
-        let existing = "--use_existing_db=1";
-        if self.overwrites {
-            self.bench(&dir.join("filled"), "overwrite", keys, &[existing])?;
+        if self.phase == Phase::FillAndOverwrite {
+            self.bench(&filled, "overwrite", keys, &[existing])?;
         }
         let reads = format!("--reads={READ_KEYS}");
-        let read = self.bench(&dir.join("filled"), "readrandom", keys, &[existing, &reads])?;
+        let read = self.bench(&filled, "readrandom", keys, &[existing, &reads])?;
         let wanted = format!("({READ_KEYS} of {READ_KEYS} found)");
         if !read.contains(&wanted) {
             return Err(BenchError::Corrupt(format!("db_bench does not say {wanted}")));
         }
-        Ok(Outcome::of(Figure::Rate, filled.rate)
-            .with(Figure::Percentile99, filled.percentile_99_us)
-            .with(Figure::LongestWait, filled.longest_us / 1e3))
+        Ok(Outcome::of(Figure::Rate, measured.rate)
+            .with(Figure::Percentile99, measured.percentile_99_us)
+            .with(Figure::LongestWait, measured.longest_us / 1e3))
     }
 
     fn bench(
@@ -138,8 +156,12 @@ Percentiles: P50: 2.55 P75: 2.94 P99: 18.33 P99.9: 229.13 P99.99: 6144.83
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let rocksdb = RocksDb { value_bytes: 100, overwrites: true };
-        let outcome = rocksdb.run(dir.path(), Duration::from_millis(1)).unwrap();
-        assert!(outcome.figures[&Figure::Rate] > 0.0 && outcome.figures[&Figure::LongestWait] > 0.0);
+        for (number, phase) in
+            [Phase::FillAndOverwrite, Phase::FillInRandomOrder, Phase::ReadInOrder].into_iter().enumerate()
+        {
+            let dir = dir.path().join(number.to_string());
+            let outcome = RocksDb { value_bytes: 100, phase }.run(&dir, Duration::from_millis(1)).unwrap();
+            assert!(outcome.figures[&Figure::Rate] > 0.0 && outcome.figures[&Figure::LongestWait] > 0.0);
+        }
     }
 }

@@ -11,7 +11,6 @@ use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Request, Response};
 use cuesta_format::{BLOCK_BYTES, TierNumber};
 use serde_json::json;
 use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Something stayed where it was.
@@ -26,6 +25,7 @@ const STAYED: u8 = 2;
 Examples:
   cuesta migrate --to disk ~/files/archive            where the store is mounted at ~/files
   cuesta migrate --to fast --store ~/store /cuesta/my.db
+  cuesta migrate --to fast --copy ~/files/index          makes it fast to read until the room is needed
   cuesta migrate --to 1 --store ~/store --json .         all that the store holds
 
 Exit status: 0 all of it lies there, 1 failed, or there is no such file or tier, 2 some of it stayed where it was."
@@ -36,6 +36,10 @@ pub struct Arguments {
     /// The tier, by its name or number (cuesta tier list)
     #[arg(long, value_name = "TIER")]
     to: String,
+    /// Leave the content where it is, and copy it to the fast tier; a copy goes when it is written over, when the room is needed, and with the
+    /// daemon
+    #[arg(long)]
+    copy: bool,
     /// For programs
     #[arg(long)]
     json: bool,
@@ -46,16 +50,22 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
     let tier = number_of(&mut daemon, &arguments.to)?;
-    let all = move_all(&mut daemon, &path, tier, &arguments.file.path)?;
-    output::print(&if arguments.json { as_json(&all) } else { as_text(&all, &arguments.to) })?;
+    let all = move_all(&mut daemon, &path, tier, arguments)?;
+    output::print(&if arguments.json { as_json(&all) } else { as_text(&all, arguments) })?;
     Ok(if is_whole(&all) { ExitCode::SUCCESS } else { ExitCode::from(STAYED) })
 }
 
-fn move_all(daemon: &mut Daemon, inner: &[u8], tier: TierNumber, shown: &Path) -> Result<Migrated, Failure> {
+fn move_all(
+    daemon: &mut Daemon,
+    inner: &[u8],
+    tier: TierNumber,
+    arguments: &Arguments,
+) -> Result<Migrated, Failure> {
+    let (is_copy, shown) = (arguments.copy, &arguments.file.path);
     let (mut all, mut from) = (Migrated::default(), Some(MigrationPlace::default()));
     let is_watched = io::stderr().is_terminal();
     while let Some(place) = from.take() {
-        match daemon.ask(&Request::Migrate { path: inner.to_vec(), tier, from: place })? {
+        match daemon.ask(&Request::Migrate { path: inner.to_vec(), tier, is_copy, from: place })? {
             Response::Migrated(part) => {
                 from = part.next;
                 all.files += part.files;
@@ -71,8 +81,8 @@ fn move_all(daemon: &mut Daemon, inner: &[u8], tier: TierNumber, shown: &Path) -
             other => return Err(daemon.unexpected(&other)),
         }
         if is_watched {
-            let moved = human(all.blocks * BLOCK_BYTES);
-            output::complain(&format!("\r{} files looked at, {moved} moved ", all.files));
+            let (moved, done) = (human(all.blocks * BLOCK_BYTES), done(arguments));
+            output::complain(&format!("\r{} files looked at, {moved} {done} ", all.files));
         }
     }
     if is_watched {
@@ -97,12 +107,18 @@ fn as_json(all: &Migrated) -> String {
     value.to_string() + "\n"
 }
 
-fn as_text(all: &Migrated, tier: &str) -> String {
+fn done(arguments: &Arguments) -> &'static str {
+    if arguments.copy { "copied" } else { "moved" }
+}
+
+fn as_text(all: &Migrated, arguments: &Arguments) -> String {
     let mut text = format!(
-        "{} file{}, {} moved to {tier}\n",
+        "{} file{}, {} {} to {}\n",
         all.files,
         if all.files == 1 { "" } else { "s" },
-        human(all.blocks * BLOCK_BYTES)
+        human(all.blocks * BLOCK_BYTES),
+        done(arguments),
+        arguments.to,
     );
     if all.is_full {
         text += "  it is full: the rest stayed where it is\n";

@@ -62,13 +62,14 @@ impl History {
         to: TierNumber,
         blocks: u64,
         reason: Reason,
+        is_copy: bool,
     ) {
         let cause = reason.cause;
         let mut sums = self.sums.lock();
         let sum = |tier| (tier, cause);
         sums.entry(sum(to)).or_insert_with(|| TierMoves::new(cause)).blocks_in += blocks;
-        if cause != MoveCause::Hot {
-            // A copy that comes up leaves its home where it is.
+        // A copy leaves its home where it is.
+        if !is_copy {
             sums.entry(sum(from)).or_insert_with(|| TierMoves::new(cause)).blocks_out += blocks;
         }
         drop(sums);
@@ -126,7 +127,7 @@ mod tests {
     fn neighbouring_moves_count_as_one_and_the_oldest_are_forgotten() {
         let history = History::default();
         let moved = |inode, from, to, cause| {
-            history.note_move(InodeNumber(inode), from, to, 4, Reason::of(cause));
+            history.note_move(InodeNumber(inode), from, to, 4, Reason::of(cause), false);
         };
         moved(7, TierNumber::FAST, SLOW, MoveCause::Cold);
         moved(7, TierNumber::FAST, SLOW, MoveCause::Cold);
@@ -143,7 +144,14 @@ mod tests {
     #[test]
     fn a_copy_that_comes_up_does_not_leave_its_home() {
         let history = History::default();
-        history.note_move(InodeNumber(7), SLOW, TierNumber::FAST, 4, Reason::chosen(MoveCause::Hot, "", 1.0));
+        history.note_move(
+            InodeNumber(7),
+            SLOW,
+            TierNumber::FAST,
+            4,
+            Reason::chosen(MoveCause::Hot, "", 1.0),
+            true,
+        );
         history.note_placed(SLOW, 9);
         let sums =
             |tier| history.of_tier(tier).into_iter().map(|sum| (sum.cause, sum.blocks_in, sum.blocks_out));

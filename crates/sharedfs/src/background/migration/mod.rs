@@ -9,8 +9,8 @@
 //! | `watched` | a digest may change the file meanwhile |
 //! | `history` | the last moves of files, with their reasons |
 //! | `explaining` | tells of them, and of the rule for content of a file |
-//! | `by_itself` | cold content moves down and hot content comes up, without anybody asking |
 //! | `by_hand` | content moves because a command asks for it |
+//! | `by_itself` | cold content moves down and hot content comes up, without anybody asking |
 //! | `pins` | content goes to the tier that users pinned it to |
 //!
 //! The copy holds no lock and no lease, so programs read and write the file meanwhile. Before the transaction the mover takes the

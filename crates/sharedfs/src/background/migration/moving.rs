@@ -121,7 +121,7 @@ impl SharedFs {
         moved.blocks = copies.blocks();
         for copied in &copies.runs {
             let (from, blocks) = (copied.from.address.tier(), u64::from(copied.from.blocks));
-            self.migration.history.note_move(inode, from, to, blocks, reason);
+            self.migration.history.note_move(inode, from, to, blocks, reason, home == Home::Stays);
         }
         if home == Home::Moves {
             self.events.record(Step::Migrate { inode, tier: to, blocks: moved.blocks });

@@ -32,6 +32,8 @@ pub enum Step {
     FindNoneMapped(ClientNumber),
     /// All content below a path moves to a tier, while a client works.
     Migrate(ClientNumber, &'static str, TierNumber),
+    /// All content below a path is copied to the fast tier, while a client works.
+    CopyUp(ClientNumber, &'static str),
 }
 
 impl Step {
@@ -48,7 +50,8 @@ impl Step {
             | SyncMapped(client, _)
             | Unmap(client, _)
             | FindNoneMapped(client)
-            | Migrate(client, ..) => *client,
+            | Migrate(client, ..)
+            | CopyUp(client, _) => *client,
         }
     }
 
@@ -62,6 +65,7 @@ impl Step {
                 | Step::ForgetEarly(_)
                 | Step::FindNoneMapped(_)
                 | Step::Migrate(..)
+                | Step::CopyUp(..)
         )
     }
 

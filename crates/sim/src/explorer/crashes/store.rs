@@ -402,6 +402,7 @@ pub(in crate::explorer) fn take(
         Step::Digest(_) => world.digest(),
         Step::Quota(_, directory, limits) => world.set_quota(directory, *limits),
         Step::Migrate(_, path, tier) => world.migrate(path, *tier),
+        Step::CopyUp(_, path) => world.copy_up(path),
         Step::Detach(_) => {
             if let Some(world) = place.take() {
                 world.detach();

@@ -215,6 +215,19 @@ fn migrated() -> Vec<(String, Vec<Step>, Vec<Step>)> {
     let (way, writes) = ways().swap_remove(1);
     let setup = [population(), calls(writes.clone()), vec![Step::Digest(0)]].concat();
     for (disturbance, next) in disturbances() {
+        let copy = Step::CopyUp(0, "/");
+        let read = Operation::Pread { slot: WRITTEN, offset: 0, length: OFFSET_MAX as u32 };
+        let steps = [
+            &[copy.clone()][..],
+            &calls([next.clone(), pwrite(5000, 9000), fsync(SMALL)]),
+            &[Step::Digest(0)],
+            &calls([read.clone()]),
+            &[copy, down.clone()],
+            &calls([next, read]),
+        ];
+        all.push((format!("{way}, copied up, and then: {disturbance}"), setup.clone(), steps.concat()));
+    }
+    for (disturbance, next) in disturbances() {
         let again = calls(writes.iter().cloned().map(with_other_bytes));
         let steps = [
             &calls([next])[..],
@@ -282,7 +295,10 @@ pub fn drawn(seed: u64, fast: FastTier) -> Workload {
             steps.push(Step::Digest(0));
         }
         if random.one_in(4) {
-            steps.push(Step::Migrate(0, "/", TierNumber(random.below(2) as u8)));
+            steps.push(match random.below(3) {
+                2 => Step::CopyUp(0, "/"),
+                tier => Step::Migrate(0, "/", TierNumber(tier as u8)),
+            });
         }
         steps.push(Step::Call(0, drawn_call(&mut random)));
     }
@@ -300,7 +316,7 @@ fn drawn_call(random: &mut Random) -> Operation {
         _ => 0,
     };
     let small = |data: Pattern| Operation::Write { slot: SMALL, data: Pattern { length: 200, ..data } };
-    match random.below(16) {
+    match random.below(18) {
         0..=5 => Operation::Pwrite { slot: WRITTEN, offset, data },
         6..=7 => Operation::Write { slot: APPENDED, data },
         8 => small(data),
@@ -314,6 +330,7 @@ fn drawn_call(random: &mut Random) -> Operation {
             offset,
             length.into(),
         ),
+        15..=16 => Operation::Pread { slot: WRITTEN, offset: 0, length: OFFSET_MAX as u32 },
         _ => fallocate(FallocateMode::InsertRange, offset / 4096 * 4096, 4096),
     }
 }

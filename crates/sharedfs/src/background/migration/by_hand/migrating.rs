@@ -3,7 +3,8 @@
 use super::walk::file_behind;
 use crate::SharedFs;
 use crate::background::migration::Reason;
-use crate::background::migration::part::Which;
+use crate::background::migration::moving::Home;
+use crate::background::migration::part::{Place, Which};
 use crate::requests::{Trouble, find, invalid};
 use cuesta_format::wire::{Migrated, MigrationPlace, MoveCause, Refusal, Response};
 use cuesta_format::{FileKind, InodeNumber, TierNumber};
@@ -18,13 +19,18 @@ const MOVE_TIME: Duration = Duration::from_millis(200);
 const BEHIND: u64 = u64::MAX;
 
 impl SharedFs {
-    /// Moves the content of a file, or of all files in a directory, to a tier, for a while. All logs are digested first.
+    /// Moves or copies the content of a file, or of all files in a directory, to a tier, for a while. All logs are digested first.
     pub(crate) fn migrate(
         &self,
         path: &[u8],
         tier: TierNumber,
+        is_copy: bool,
         from: &MigrationPlace,
     ) -> Result<Response, Trouble> {
+        if is_copy && tier != TierNumber::FAST {
+            return Err(invalid("only the fast tier has copies"));
+        }
+        let home = if is_copy { Home::Stays } else { Home::Moves };
         if !self.arenas.has(tier) {
             return Err(invalid("there is no such tier"));
         }
@@ -44,7 +50,8 @@ impl SharedFs {
                 place = MigrationPlace { path, block: 0 };
             }
             all.files += u64::from(place.block == 0);
-            let moved = self.move_part(inode, place.block, (Which::Elsewhere, tier), REASON)?;
+            let way = (Which::Elsewhere, tier);
+            let moved = self.move_blocks(inode, Place::From(place.block), way, home, REASON)?;
             settle();
             all.blocks += moved.blocks;
             all.blocks_stayed += moved.blocks_stayed;
