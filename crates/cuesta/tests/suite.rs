@@ -32,6 +32,7 @@ mod restart;
 mod room_of_tiers;
 mod sharing;
 mod tidy;
+mod tier_stats;
 mod tiers;
 mod trust;
 mod users;

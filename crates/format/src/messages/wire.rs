@@ -16,12 +16,12 @@ pub use frame::{WireError, decode, encode, frame_length};
 pub use lease::{
     DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, KeptNames, LeaseMode, Resynced, Sends,
 };
-pub use migration::{Drained, Migrated, MigrationPlace};
+pub use migration::{Drained, FileMove, Migrated, MigrationPlace, MoveCause, TierMoves};
 pub use pin::{ExplainedPin, PinChange};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 pub use status::{
-    Explanation, PredictorStatus, RequestWaits, SessionStatus, Status, StoreTotals, TierStatus,
+    Explanation, PredictorStatus, RequestWaits, SessionStatus, Status, StoreTotals, TierStats, TierStatus,
 };
 
 use crate::disk_profile::DiskProfile;
@@ -299,6 +299,8 @@ pub enum Request {
         #[serde(with = "serde_bytes")]
         value: Vec<u8>,
     },
+    /// `cuesta tier stats`; answered [`Response::TierStats`].
+    TierStats,
     /// `cuesta pin`. Answered [`Response::Done`].
     Pin {
         /// A file or a directory: the path below the root, without a leading slash.
@@ -458,6 +460,8 @@ pub enum Response {
     Scrubbed(Scrubbed),
     /// To [`Request::Migrate`].
     Migrated(Migrated),
+    /// To [`Request::TierStats`]: the fast tier first.
+    TierStats(Vec<TierStats>),
     /// To [`Request::Drain`].
     Drained(Drained),
     /// To [`Request::Trace`].

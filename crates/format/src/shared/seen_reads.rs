@@ -71,8 +71,7 @@ mod tests {
     #[test]
     fn an_entry_says_what_was_read() {
         for (block, blocks, tier) in [(0, 1, 0), (77, 16, 1), ((1 << 40) - 1, 65_535, 255)] {
-            let read =
-                SeenRead { inode: InodeNumber(u64::MAX), block, blocks, tier: TierNumber(tier) };
+            let read = SeenRead { inode: InodeNumber(u64::MAX), block, blocks, tier: TierNumber(tier) };
             assert_eq!(SeenRead::of(read.words()), read);
         }
     }

@@ -3,8 +3,8 @@
 
 use cuesta_format::Medium;
 use cuesta_format::control::{
-    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET, SEEN_READS_OFFSET,
-    StorePage,
+    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
+    SEEN_READS_OFFSET, StorePage,
 };
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;

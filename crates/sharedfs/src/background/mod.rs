@@ -21,6 +21,6 @@ mod rate_limit;
 mod tier_write_back;
 
 pub(crate) use idle_memory::IdleMemory;
-pub(crate) use migration::{Change, Migration, Pins, Uses, Watched};
+pub(crate) use migration::{Change, History, Migration, Pins, Uses, Watched};
 pub(crate) use orphans::LOOK_EVERY;
 pub(crate) use rate_limit::RateLimit;

@@ -106,12 +106,13 @@ impl Digester {
         space.windows.apply(log.session, changes);
         space.allocator.committed(reservation, log.session, batch.to);
         drop(space);
-        if storage.uses.is_wanted() {
-            storage.uses.note(changes_of(view, placements));
-        }
+        note_placed(storage, placements);
         let attributes = view.extended.changed();
         let pins = attributes.filter(|attribute| attribute.name(bytes) == TIER_ATTRIBUTE);
         pins.for_each(|attribute| storage.pins.note_change(attribute.inode));
+        if storage.uses.is_wanted() {
+            storage.uses.note(changes_of(view, placements));
+        }
         let changed = view.names.all().iter().filter(|name| name.before != name.now);
         let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
         storage.directory_changes.note(
@@ -204,6 +205,20 @@ pub(crate) fn remove_sessions(transaction: &mut Transaction, ended: &[SessionId]
         }
     }
     Ok(())
+}
+
+/// Counts the blocks that a batch placed in each tier, where there are several.
+fn note_placed(storage: &Storage<'_>, placements: &Placements) {
+    if storage.arenas.tiers_count() == 1 {
+        return;
+    }
+    for tier in storage.arenas.numbers() {
+        let there = placements.extents.iter().filter(|extent| extent.address.tier() == tier);
+        let blocks: u64 = there.map(|extent| u64::from(extent.blocks)).sum();
+        if blocks > 0 {
+            storage.history.note_placed(tier, blocks);
+        }
+    }
 }
 
 /// Notes the changes of blocks that may be being copied.

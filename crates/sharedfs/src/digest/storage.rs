@@ -2,7 +2,7 @@
 
 use super::directory_changes::DirectoryChanges;
 use crate::Error;
-use crate::background::{Pins, Uses, Watched};
+use crate::background::{History, Pins, Uses, Watched};
 use crate::damage::Lost;
 use crate::digest::place::PlacementRule;
 use crate::kernel::{MappedFiles, StandIns};
@@ -47,6 +47,8 @@ pub struct Storage<'a> {
     pub(crate) uses: &'a Uses,
     /// Which inodes have pins.
     pub(crate) pins: &'a Pins,
+    /// Where content was placed.
+    pub(crate) history: &'a History,
     /// Which content goes to lower tiers.
     pub(crate) placement: PlacementRule,
     /// Promises were made by a daemon that is gone, and the memory it had allocated for them is found by growing.

@@ -54,6 +54,7 @@ impl SharedFs {
             Request::Scrub { from } => return self.scrub(*from),
             Request::Drain { tier, from } => return self.drain_tier(*tier, *from),
             Request::ForgetTier { tier } => return self.forget_tier(*tier),
+            Request::TierStats => return Ok(self.tier_stats()),
             Request::CheckPin { value } => return self.check_pin(value),
             Request::Pin { path, change } => return self.pin(path, change),
             Request::Migrate { path, tier, is_copy, from } => {
@@ -173,6 +174,7 @@ impl SharedFs {
             | Request::Migrate { .. }
             | Request::Drain { .. }
             | Request::ForgetTier { .. }
+            | Request::TierStats
             | Request::CheckPin { .. }
             | Request::Pin { .. }
             | Request::Trace { .. }

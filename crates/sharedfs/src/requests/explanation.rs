@@ -4,8 +4,8 @@ use super::reading::ANSWER_ITEMS;
 use super::trouble::Trouble;
 use crate::SharedFs;
 use crate::metadata::Snapshot;
-use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Explanation, Refusal, Response};
+use cuesta_format::{InodeNumber, TierNumber};
 
 impl SharedFs {
     /// Where a file's blocks lie, and which sessions hold it. All logs are digested first.
@@ -23,7 +23,11 @@ impl SharedFs {
             tier_names[usize::from(tier.number.0)] = tier.name;
         }
         let pin = self.explain_pin(&snapshot, path)?;
-        let explanation = Explanation { record, extents, tier_names, target, leases, pin };
+        let pinned = pin.as_ref().and_then(|pin| pin.tier);
+        let tiers = (0..self.arenas.tiers_count()).map(TierNumber);
+        let rules = tiers.map(|tier| self.rule_for_content(&record, pinned, tier)).collect();
+        let moves = self.moves_of(inode);
+        let explanation = Explanation { record, extents, tier_names, target, leases, rules, moves, pin };
         Ok(Response::Explained(Box::new(explanation)))
     }
 }

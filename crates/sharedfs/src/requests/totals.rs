@@ -37,7 +37,7 @@ impl SharedFs {
         })
     }
 
-    pub(super) fn tiers(&self) -> Vec<TierStatus> {
+    pub(crate) fn tiers(&self) -> Vec<TierStatus> {
         let space = self.space.lock();
         let name_of = |number: u8| self.options.tier.iter().find(|(_, tier)| tier.number == number);
         self.arenas

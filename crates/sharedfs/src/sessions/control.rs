@@ -4,8 +4,7 @@
 use crate::Error;
 use cuesta_format::control::{
     CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_FOR_WRITING, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
-    SEEN_READS_OFFSET,
-    STATE_CLOSED, STATE_LOST, STATE_UNWRITABLE, UNSERVED_SLOTS,
+    SEEN_READS_OFFSET, STATE_CLOSED, STATE_LOST, STATE_UNWRITABLE, UNSERVED_SLOTS,
 };
 use cuesta_format::kept_names::{self, WAYS, set_of};
 use cuesta_format::seen_reads::{SEEN_READS, SeenRead};

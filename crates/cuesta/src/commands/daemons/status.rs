@@ -203,7 +203,9 @@ fn inside(status: &Status) -> String {
     if status.blocks_promoted > 0 {
         let [promoted, copied] =
             [status.blocks_promoted, status.blocks_copied].map(|blocks| human(blocks * BLOCK_BYTES));
-        text += &format!("  copied {promoted} of hot content to the fast tier, of which {copied} are there now\n");
+        text += &format!(
+            "  copied {promoted} of hot content to the fast tier, of which {copied} are there now\n"
+        );
     }
     if status.shipped > 0 {
         let shared = format!("{} files and directories", status.shipped);

@@ -5,6 +5,7 @@ mod drain;
 mod edited;
 pub mod named;
 mod remove;
+mod stats;
 
 use crate::commands::stores::mkfs::tiers::AskedTier;
 use crate::daemons::daemon::Daemon;
@@ -34,6 +35,7 @@ use std::process::ExitCode;
 Examples:
   cuesta tier list ~/store
   cuesta tier list --json ~/store
+  cuesta tier stats ~/store
   cuesta tier add ~/store archive=/mnt/hdd/tier:2T
   cuesta tier drain ~/store disk
   cuesta tier remove ~/store disk
@@ -49,6 +51,16 @@ pub struct Arguments {
 enum Action {
     /// List the tiers, the fastest first, and how full each is
     List {
+        /// The store's directory
+        store: PathBuf,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show how full each tier is, and what came to it and left it since the daemon started
+    ///
+    /// Content that programs wrote is "written"; all else that came or left was moved: cold, hot, pinned, by hand or drained.
+    Stats {
         /// The store's directory
         store: PathBuf,
         /// For programs
@@ -96,6 +108,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             output::print(&if *json { as_json(&tiers) } else { as_text(&tiers) })?;
             Ok(ExitCode::SUCCESS)
         }
+        Action::Stats { store, json } => stats::execute(store, *json),
         Action::Add { store, tier, overwrite_device } => add::execute(store, tier, *overwrite_device),
         Action::Drain { store, tier } => drain::execute(store, tier),
         Action::Remove { store, tier } => remove::execute(store, tier),

@@ -1,6 +1,6 @@
 //! The daemon's answers about the store: totals, status, and where a file lies.
 
-use super::{ExplainedPin, LeaseMode};
+use super::{ExplainedPin, FileMove, LeaseMode, TierMoves};
 use crate::disk_profile::{DiskProfile, DiskUse};
 use crate::emulation::Profile;
 use crate::superblock::Medium;
@@ -171,6 +171,10 @@ pub struct Explanation {
     pub target: Vec<u8>,
     /// Sessions that hold a lease on it, and in which mode.
     pub leases: Vec<(SessionId, LeaseMode)>,
+    /// The rule for its content, by the number of the tier that it lies on.
+    pub rules: Vec<String>,
+    /// Its last moves between tiers, the latest first.
+    pub moves: Vec<FileMove>,
     /// The pin that it follows, if there is one.
     pub pin: Option<ExplainedPin>,
 }
@@ -204,4 +208,19 @@ pub struct TierStatus {
     pub missing: Option<String>,
     /// Why nothing is written to it any more, if that is so.
     pub failed: Option<String>,
+}
+
+/// The figures of a tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierStats {
+    /// The tier.
+    pub tier: TierStatus,
+    /// How urgent it is to move content down; `None`: none moves down from there by itself.
+    pub level: Option<String>,
+    /// Above this part of the tier content moves down, in percent.
+    pub low_mark_percent: Option<u32>,
+    /// Blocks that its medium does not take, and that are not used any more.
+    pub bad_blocks: u64,
+    /// The blocks that came and left, by cause.
+    pub moves: Vec<TierMoves>,
 }

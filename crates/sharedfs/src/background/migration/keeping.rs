@@ -4,7 +4,7 @@
 //! their copies.
 
 use super::copying::Copied;
-use super::moving::{Moving, lie_as_copied};
+use super::moving::{Moving, Task, lie_as_copied};
 use super::part::{PART_BLOCKS, Place};
 use crate::requests::Trouble;
 use crate::tiers::{ContentWriter, Run, runs_of};
@@ -89,11 +89,11 @@ impl SharedFs {
     }
 
     /// Drops the copies of files whose homes come to the fast tier, and of others if these homes have no room there.
-    pub(super) fn make_copies_yield(&self, files: &[(InodeNumber, Place<'_>)]) -> Result<(), Trouble> {
+    pub(super) fn make_copies_yield(&self, files: &[Task<'_>]) -> Result<(), Trouble> {
         if !self.migration.may_have_copies() {
             return Ok(());
         }
-        for &(inode, place) in files {
+        for &Task { inode, place, .. } in files {
             match place {
                 Place::In(ranges) => self.drop_copies(inode, ranges)?,
                 Place::From(block) => self

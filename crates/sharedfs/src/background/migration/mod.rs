@@ -7,6 +7,8 @@
 //! | `moving` | one transaction makes the copies the file's blocks |
 //! | `keeping` | copies stay beside the file's blocks, or are dropped |
 //! | `watched` | a digest may change the file meanwhile |
+//! | `history` | the last moves of files, with their reasons |
+//! | `explaining` | tells of them, and of the rule for content of a file |
 //! | `by_hand` | content moves because a command asks for it |
 //! | `by_itself` | cold content moves down and hot content comes up, while no command asks for it |
 //! | `pins` | content goes to the tier that users pinned it to |
@@ -20,6 +22,8 @@
 mod by_hand;
 mod by_itself;
 mod copying;
+mod explaining;
+mod history;
 mod keeping;
 mod moving;
 mod part;
@@ -28,6 +32,9 @@ mod watched;
 
 pub(crate) use by_itself::{Change, Uses};
 use by_itself::{Mover, Waking};
+use cuesta_format::TierNumber;
+use cuesta_placement::Level;
+pub(crate) use history::{History, Reason};
 use parking_lot::Mutex;
 use pins::Bringer;
 pub(crate) use pins::Pins;
@@ -44,12 +51,29 @@ pub(crate) struct Migration {
     mover: Mutex<Mover>,
     waking: Waking,
     pub(crate) pins: Pins,
+    pub(crate) history: History,
+    /// How urgent it is in each tier, and the low mark, as the mover saw it last.
+    levels: Mutex<(Vec<Level>, u64)>,
     bringer: Mutex<Bringer>,
     /// Some block of a lower tier had a copy in the fast one.
     has_copied: AtomicBool,
 }
 
 impl Migration {
+    /// The mover looked how urgent it is.
+    fn show_levels(&self, levels: &[Level], low_mark: u64) {
+        let mut shown = self.levels.lock();
+        shown.0.clear();
+        shown.0.extend_from_slice(levels);
+        shown.1 = low_mark;
+    }
+
+    /// How urgent it is in a tier, and the low mark, in thousandths.
+    fn level(&self, tier: TierNumber) -> (Level, u64) {
+        let shown = self.levels.lock();
+        (shown.0.get(usize::from(tier.0)).copied().unwrap_or_default(), shown.1)
+    }
+
     /// `false`: no block has a copy, and none had.
     pub(crate) fn may_have_copies(&self) -> bool {
         self.has_copied.load(Ordering::Acquire)

@@ -1,5 +1,6 @@
 //! Moves parts of files: copies them, takes the files' leases, and commits.
 
+use super::Reason;
 use super::copying::{Copied, Copies};
 use super::part::{Part, Place, Which};
 use crate::digest::{put_bitmaps, put_stamps};
@@ -40,6 +41,14 @@ pub(super) struct Moved {
     pub(super) next: Option<u64>,
 }
 
+/// Blocks of a file that are to move, and why.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task<'a> {
+    pub(super) inode: InodeNumber,
+    pub(super) place: Place<'a>,
+    pub(super) reason: Reason,
+}
+
 /// A file that moves.
 #[derive(Debug)]
 pub(super) struct Moving {
@@ -57,10 +66,10 @@ impl SharedFs {
         &self,
         inode: InodeNumber,
         block: u64,
-        which: Which,
-        to: TierNumber,
+        way: (Which, TierNumber),
+        reason: Reason,
     ) -> Result<Moved, Trouble> {
-        self.move_blocks(inode, Place::From(block), (which, to), Home::Moves)
+        self.move_blocks(inode, Place::From(block), way, Home::Moves, reason)
     }
 
     /// Moves or copies blocks of a file to a tier.
@@ -70,14 +79,15 @@ impl SharedFs {
         place: Place<'_>,
         way: (Which, TierNumber),
         home: Home,
+        reason: Reason,
     ) -> Result<Moved, Trouble> {
-        Ok(self.move_group(&[(inode, place)], way, home)?.pop().unwrap_or_default())
+        Ok(self.move_group(&[Task { inode, place, reason }], way, home)?.pop().unwrap_or_default())
     }
 
     /// Moves or copies blocks of several files to a tier, with one flush and one transaction. Answers what became of each.
     pub(super) fn move_group(
         &self,
-        files: &[(InodeNumber, Place<'_>)],
+        files: &[Task<'_>],
         way: (Which, TierNumber),
         home: Home,
     ) -> Result<Vec<Moved>, Trouble> {
@@ -102,7 +112,7 @@ impl SharedFs {
     /// Tries to move those of the files that are left. Answers those that changed meanwhile.
     fn try_move(
         &self,
-        files: &[(InodeNumber, Place<'_>)],
+        files: &[Task<'_>],
         left: &[usize],
         way: (Which, TierNumber),
         home: Home,
@@ -111,7 +121,7 @@ impl SharedFs {
         let mut parts = Vec::new();
         for &file in left {
             outcomes[file] = Moved::default();
-            let (inode, place) = files[file];
+            let Task { inode, place, .. } = files[file];
             let part = self.plan(inode, place, way, home, &mut outcomes[file])?;
             parts.extend(part.map(|part| (file, part)));
         }
@@ -139,6 +149,11 @@ impl SharedFs {
         for Moving { file, inode, copies, .. } in moving.iter().filter(|moving| moving.is_done) {
             let blocks = copies.blocks();
             outcomes[*file].blocks = blocks;
+            for Copied { from, .. } in &copies.runs {
+                let (blocks, reason) = (u64::from(from.blocks), files[*file].reason);
+                let is_copy = home == Home::Stays;
+                self.migration.history.note_move(*inode, from.address.tier(), way.1, blocks, reason, is_copy);
+            }
             self.events.record(match home {
                 Home::Moves => Step::Migrate { inode: *inode, tier: way.1, blocks },
                 Home::Stays => Step::CopyUp { inode: *inode, blocks },

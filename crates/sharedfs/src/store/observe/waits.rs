@@ -73,6 +73,7 @@ fn kind(request: &Request) -> usize {
         | Request::Migrate { .. }
         | Request::Drain { .. }
         | Request::ForgetTier { .. }
+        | Request::TierStats
         | Request::CheckPin { .. }
         | Request::Pin { .. }
         | Request::Verify { .. }

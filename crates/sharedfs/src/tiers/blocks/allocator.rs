@@ -123,6 +123,11 @@ impl Allocator {
         self.tiers.iter().map(TierBlocks::bad_blocks).sum()
     }
 
+    /// Those of a tier.
+    pub(crate) fn bad_blocks_in(&self, tier: TierNumber) -> u64 {
+        self.tier(tier).bad_blocks()
+    }
+
     /// Nothing can be written to a tier any more: it is missing, or failed.
     pub fn refuse_writes(&mut self, tier: TierNumber) {
         self.tier_mut(tier).refuse_writes();

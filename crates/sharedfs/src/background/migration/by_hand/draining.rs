@@ -3,13 +3,15 @@
 //! The daemon remembers that as long as it runs. The next one takes the tier for content again.
 
 use crate::SharedFs;
+use crate::background::migration::Reason;
 use crate::background::migration::part::Which;
 use crate::requests::{Trouble, invalid};
-use cuesta_format::wire::{Drained, Refusal, Response, ScrubPlace};
+use cuesta_format::wire::{Drained, MoveCause, Refusal, Response, ScrubPlace};
 use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber};
 use cuesta_media::emulate::settle;
 use std::time::{Duration, Instant};
 
+const REASON: Reason = Reason::of(MoveCause::Drained);
 /// How long parts are moved before the command is told how far it is.
 const MOVE_TIME: Duration = Duration::from_millis(200);
 
@@ -79,7 +81,7 @@ impl SharedFs {
         let next_file = ScrubPlace { inode: InodeNumber(place.inode.0 + 1), block: 0 };
         let below = (tier.0 + 1..self.arenas.tiers_count()).chain((0..tier.0).rev()).map(TierNumber);
         for to in below.filter(|&to| self.space.lock().allocator.takes_writes(to)) {
-            let moved = self.move_part(place.inode, place.block, Which::Only(tier), to)?;
+            let moved = self.move_part(place.inode, place.block, (Which::Only(tier), to), REASON)?;
             drained.blocks += moved.blocks;
             if moved.is_full {
                 continue;

@@ -2,14 +2,16 @@
 
 use super::walk::file_behind;
 use crate::SharedFs;
+use crate::background::migration::Reason;
 use crate::background::migration::moving::Home;
 use crate::background::migration::part::{Place, Which};
 use crate::requests::{Trouble, find, invalid};
-use cuesta_format::wire::{Migrated, MigrationPlace, Refusal, Response};
+use cuesta_format::wire::{Migrated, MigrationPlace, MoveCause, Refusal, Response};
 use cuesta_format::{FileKind, InodeNumber, TierNumber};
 use cuesta_media::emulate::settle;
 use std::time::{Duration, Instant};
 
+const REASON: Reason = Reason::of(MoveCause::ByHand);
 /// How long parts are moved before the command is told how far it is.
 const MOVE_TIME: Duration = Duration::from_millis(200);
 
@@ -49,7 +51,7 @@ impl SharedFs {
             }
             all.files += u64::from(place.block == 0);
             let way = (Which::Elsewhere, tier);
-            let moved = self.move_blocks(inode, Place::From(place.block), way, home)?;
+            let moved = self.move_blocks(inode, Place::From(place.block), way, home, REASON)?;
             settle();
             all.blocks += moved.blocks;
             all.blocks_stayed += moved.blocks_stayed;

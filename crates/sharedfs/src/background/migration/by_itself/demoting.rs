@@ -4,16 +4,17 @@ use super::coldness::cold_before;
 use super::looking::look;
 use super::mover::{Border, Mover, moment};
 use super::waking::Wait;
-use crate::background::migration::moving::{Home, Moved};
+use crate::background::migration::moving::{Home, Moved, Task};
 use crate::background::migration::part::{PART_BLOCKS, Place, Which};
+use crate::background::migration::{Pins, Reason};
 use crate::requests::Trouble;
 use crate::tiers::{Space, blocks_in};
 use crate::{Error, SharedFs};
+use cuesta_format::wire::MoveCause;
 use cuesta_format::{BLOCK_BYTES, InodeNumber, TierNumber};
 use cuesta_media::clock;
 use cuesta_media::emulate::settle;
-use cuesta_placement::{Choice, LONG_WAIT, Level, Side, low_mark};
-use hashbrown::HashMap;
+use cuesta_placement::{Choice, LONG_WAIT, Level, Policy, Side, low_mark};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -63,6 +64,7 @@ impl SharedFs {
             _ => READ_AGAIN,
         };
         let urgent = self.most_urgent(&mut mover);
+        self.migration.show_levels(&mover.levels, mover.low_mark);
         let demoted = match urgent {
             Some((from, level)) => self.demote(&mut mover, from, level),
             None => Ok(0),
@@ -106,14 +108,14 @@ impl SharedFs {
             return Ok(0);
         }
         let is_urgent = level == Level::Emergency;
-        let mut batch = choose_down(mover, from, is_urgent);
+        let mut batch = choose_down(mover, &self.migration.pins, from, is_urgent);
         if batch.is_empty() && mover.look_again_at.is_none_or(|at| at <= Instant::now()) {
             mover.look_again_at = Some(Instant::now() + mover.look_again.max(LOOK_AGAIN));
             let now = clock::now();
             let cold_seconds = if is_urgent { 0 } else { self.options.cold_seconds };
             let border = &mut mover.borders[usize::from(from.0)];
             look(&self.metadata.read()?, from, border, now, cold_before(now, cold_seconds))?;
-            batch = choose_down(mover, from, is_urgent);
+            batch = choose_down(mover, &self.migration.pins, from, is_urgent);
         }
         let border = &mut mover.borders[usize::from(from.0)];
         let files: Vec<&[Choice]> =
@@ -145,18 +147,21 @@ impl SharedFs {
                 *dropped = unless_gone(self.drop_copies(*inode, ranges))?.unwrap_or(0);
             }
         }
-        let movable =
-            |file: &&(InodeNumber, Vec<Range<u64>>)| to.is_some() && !self.migration.pins.keeps(file.0);
-        let moving: Vec<_> =
-            files.iter().filter(movable).map(|(inode, ranges)| (*inode, Place::In(ranges))).collect();
-        let way = (Which::Only(from), to.unwrap_or(from));
-        let moved = unless_gone(self.move_group(&moving, way, Home::Moves))?;
-        let moved: HashMap<InodeNumber, Moved> =
-            moving.iter().map(|(inode, _)| *inode).zip(moved.unwrap_or_default()).collect();
+        let tasks = group.iter().zip(&files).map(|(pieces, (inode, ranges))| {
+            let reason = Reason::chosen(MoveCause::Cold, pieces[0].rule, pieces[0].score);
+            Task { inode: *inode, place: Place::In(ranges), reason }
+        });
+        let moved = match to {
+            Some(to) => {
+                let tasks: Vec<Task<'_>> = tasks.collect();
+                unless_gone(self.move_group(&tasks, (Which::Only(from), to), Home::Moves))?
+            }
+            None => None,
+        };
+        let moved = moved.unwrap_or_else(|| vec![Moved::default(); files.len()]);
         let now = moment(clock::now());
         let (mut blocks, mut is_full) = (0, false);
-        for ((pieces, (inode, _)), dropped) in group.iter().zip(&files).zip(dropped) {
-            let moved = moved.get(inode).copied().unwrap_or_default();
+        for ((pieces, moved), dropped) in group.iter().zip(moved).zip(dropped) {
             self.counters.blocks_demoted.fetch_add(moved.blocks, Ordering::Relaxed);
             blocks += moved.blocks + dropped;
             is_full |= moved.is_full;
@@ -240,10 +245,11 @@ impl SharedFs {
     }
 }
 
-fn choose_down(mover: &mut Mover, from: TierNumber, is_urgent: bool) -> Vec<Choice> {
+fn choose_down(mover: &mut Mover, pins: &Pins, from: TierNumber, is_urgent: bool) -> Vec<Choice> {
     let Some(border) = mover.borders.get_mut(usize::from(from.0)) else { return Vec::new() };
     let now = moment(clock::now());
-    border.batch(|policy| policy.next_down(now, is_urgent), PART_BLOCKS)
+    let next = |policy: &mut dyn Policy| pins.unpinned(|| policy.next_down(now, is_urgent));
+    border.batch(next, PART_BLOCKS)
 }
 
 /// The answer, unless what was asked for is gone.

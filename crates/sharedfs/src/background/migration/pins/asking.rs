@@ -1,12 +1,12 @@
-//! What `cuesta pin`, `setxattr` and `cuesta explain` ask about pins.
+//! Answers of `cuesta pin`, `setxattr` and `cuesta explain` about pins.
 
 use super::resolving::rules_of;
 use crate::metadata::Snapshot;
-use crate::requests::{Ahead, Trouble, invalid};
+use crate::requests::{Trouble, invalid};
 use crate::{Error, SharedFs};
 use cuesta_format::pin::{PinRule, TIER_ATTRIBUTE, parse_pin, pin_value, rule_for};
-use cuesta_format::wire::{ExplainedPin, LeaseMode, PinChange, Refusal, Response};
-use cuesta_format::{EXTENDED_BYTES_MAX, FileKind, InodeNumber, SessionId, TierNumber};
+use cuesta_format::wire::{ExplainedPin, PinChange, Refusal, Response};
+use cuesta_format::{EXTENDED_BYTES_MAX, FileKind, InodeNumber, TierNumber};
 use cuesta_media::clock;
 
 /// So often a pin is set anew, because a program took the inode meanwhile.
@@ -44,14 +44,11 @@ impl SharedFs {
         self.digest_everything()?;
         for _ in 0..TRIES_MAX {
             let inode = crate::requests::find(&self.metadata.read()?, path)?;
-            // With the lease no session has the attributes in its cache, and no log says anything of them.
-            self.lease(SessionId::NOBODY, inode, LeaseMode::Write, &Ahead::none())?;
-            let no_digest = self.digester.lock();
-            let is_held = self.core.lock().leases.held(SessionId::NOBODY, inode) == Some(LeaseMode::Write);
-            let changed = if is_held { self.change_pin(inode, change).map(|()| true) } else { Ok(false) };
-            drop(no_digest);
-            self.core.lock().leases.revoke_along(SessionId::NOBODY, inode);
-            if changed? {
+            // No session has the attributes in its cache then, and no log says anything of them.
+            let changed = self
+                .alone_with(&[inode], |held| Ok((held == [true]).then(|| self.change_pin(inode, change))));
+            if let Some(changed) = changed? {
+                changed?;
                 self.migration.pins.note_change(inode);
                 return Ok(Response::Done);
             }

@@ -7,10 +7,12 @@
 
 use super::pinned::{Bringer, PinnedFiles};
 use super::resolving::{find_pinned, resolve};
+use crate::background::migration::Reason;
 use crate::background::migration::part::Which;
 use crate::requests::Trouble;
 use crate::tiers::blocks_in;
 use crate::{Error, SharedFs};
+use cuesta_format::wire::MoveCause;
 use cuesta_format::{InodeNumber, TierNumber};
 use cuesta_media::emulate::settle;
 use std::collections::BTreeMap;
@@ -26,6 +28,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(30);
 /// The fast tier, and each other one, is filled up to so many hundredths.
 const FULL_FAST: u64 = 90;
 const FULL_BELOW: u64 = 98;
+
+const REASON: Reason = Reason::of(MoveCause::Pinned);
 
 /// What became of a look.
 #[derive(Debug, Default)]
@@ -93,6 +97,9 @@ impl SharedFs {
             files.tiers.iter().map(|(&inode, &tier)| (tier, inode)).collect();
         in_order.sort_unstable();
         for (tier, inode) in in_order {
+            if tier != TierNumber::FAST {
+                self.drop_copies_of(inode)?;
+            }
             let mut next = Some(0);
             while let Some(block) = next {
                 if self.migration.pins.is_interrupted() {
@@ -106,7 +113,7 @@ impl SharedFs {
                     break;
                 }
                 let began = Instant::now();
-                let moved = match self.move_part(inode, block, Which::Elsewhere, tier) {
+                let moved = match self.move_part(inode, block, (Which::Elsewhere, tier), REASON) {
                     Ok(moved) => moved,
                     Err(Trouble::Failed(error)) => return Err(error),
                     // It is gone.
@@ -126,6 +133,14 @@ impl SharedFs {
         }
         brought.outside.retain(|_, blocks| *blocks > 0);
         Ok(brought)
+    }
+
+    /// The user wants the fast tier for other content.
+    fn drop_copies_of(&self, inode: InodeNumber) -> Result<(), Error> {
+        match self.drop_copies(inode, std::slice::from_ref(&(0..u64::MAX))) {
+            Err(Trouble::Failed(error)) => Err(error),
+            Ok(_) | Err(Trouble::Refused(_)) => Ok(()),
+        }
     }
 
     /// Whether content may be brought to a tier.

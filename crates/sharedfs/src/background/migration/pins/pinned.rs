@@ -1,6 +1,7 @@
 //! The inodes that have pins, and what follows for files.
 
 use cuesta_format::{InodeNumber, TierNumber};
+use cuesta_placement::Choice;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -90,6 +91,16 @@ impl Pins {
     pub(crate) fn keeps(&self, inode: InodeNumber) -> bool {
         self.has_some.load(Ordering::Acquire)
             && (self.files.lock().tiers.contains_key(&inode) || self.notes.lock().inodes.contains(&inode))
+    }
+
+    /// The next piece that a policy chooses of a file without a pin.
+    pub(crate) fn unpinned(&self, mut next: impl FnMut() -> Option<Choice>) -> Option<Choice> {
+        loop {
+            let choice = next()?;
+            if !self.keeps(choice.piece.inode) {
+                return Some(choice);
+            }
+        }
     }
 
     pub(super) fn set_outside(&self, outside: BTreeMap<TierNumber, u64>) {
