@@ -1,4 +1,4 @@
-//! Copies in the fast tier: the mover keeps them beside the blocks of a file, whose home is a lower tier, and drops them.
+//! Copies in the fast tier. The mover makes them of blocks whose home is a lower tier, and drops them again.
 //!
 //! [`FastCopies`](crate::tiers::Allocator::copies) says why no crash leaves anything of them. A digest that frees or writes blocks drops
 //! their copies.
