@@ -62,11 +62,7 @@ pub const WORKS: &[Work] = &[
         Phase::FillInRandomOrder,
         &rows("RocksDB filluniquerandom, sync, 5 % in memory", 0.85, 9.0),
     ),
-    rocksdb(
-        "tiered-rocksdb-read",
-        Phase::ReadInOrder,
-        &rows("RocksDB readseq, 5 % in memory", 0.85, 1.4),
-    ),
+    rocksdb("tiered-rocksdb-read", Phase::ReadInOrder, &rows("RocksDB readseq, 5 % in memory", 0.85, 1.4)),
     sqlite("tiered-sqlite-delete", JournalMode::Delete, &rates("SQLite commit, FULL, DELETE", 0.9, 10.0)),
     sqlite("tiered-sqlite-persist", JournalMode::Persist, &rates("SQLite commit, FULL, PERSIST", 0.9, 10.0)),
     sqlite("tiered-sqlite-wal", JournalMode::Wal, &rates("SQLite commit, FULL, WAL", 0.9, 10.0)),

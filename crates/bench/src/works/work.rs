@@ -47,9 +47,8 @@ pub const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
 impl Work {
     /// Whether it runs only on the peers that its goals name: it is about tiers, or so large that no other peer is of interest.
     fn is_for_goals_only(&self) -> bool {
-        let is_about_one = |row: &Row| {
-            matches!(row.goal, Goal::Least { .. } | Goal::AtLeast { peer: PeerName::Spill, .. })
-        };
+        let is_about_one =
+            |row: &Row| matches!(row.goal, Goal::Least { .. } | Goal::AtLeast { peer: PeerName::Spill, .. });
         self.program.is_of_tiers() || self.rows.iter().any(is_about_one)
     }
 

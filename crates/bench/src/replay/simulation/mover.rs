@@ -12,7 +12,7 @@
 use super::store::Store;
 use super::uses::{PieceId, Uses};
 use cuesta_format::BLOCK_BYTES;
-use cuesta_placement::{Level, Moment, Piece, Policy, Side, low_mark};
+use cuesta_placement::{Budget, Level, Moment, Piece, Policy, Side, low_mark};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -126,9 +126,11 @@ impl<'a> Mover<'a> {
             };
             if let Some(bytes) = demoted {
                 let took_us = self.time_of(bytes);
+                // No program waits here: the mover works as much as its level allows.
+                let budget = Budget::default();
                 let pause_us = match self.level {
                     Level::Rest => 0,
-                    level => level.pause_after(Duration::from_micros(took_us)).as_micros() as u64,
+                    level => budget.pause_after(level, Duration::from_micros(took_us)).as_micros() as u64,
                 };
                 return Step { took_us, pause_us };
             }

@@ -65,8 +65,7 @@ impl RocksDb {
             (told(&self.bench(&filled, "readseq", keys, &[existing, histogram])?, "readseq")?, keys)
         } else {
             let probed = told(&self.bench(&dir.join("probed"), fill, PROBED_KEYS, &synced)?, fill)?;
-            let keys =
-                keys_in_time(if probed.rate < SLOW_RATE { probed.rate } else { KEYS_PER_SECOND });
+            let keys = keys_in_time(if probed.rate < SLOW_RATE { probed.rate } else { KEYS_PER_SECOND });
             (told(&self.bench(&filled, fill, keys, &synced)?, fill)?, keys)
         };
         if self.phase == Phase::FillAndOverwrite {
