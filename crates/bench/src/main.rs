@@ -10,6 +10,7 @@
 //! | `environment` | the machine, its disk, and places for peers |
 //! | `figures` | clocks, figures and statistics |
 //! | `report`, `curves` | tables, charts and JSON |
+//! | `replay` | traces run through the policies of placement |
 
 mod curves;
 mod environment;
@@ -17,6 +18,7 @@ mod error;
 mod figures;
 mod peers;
 mod processes;
+mod replay;
 mod report;
 mod running;
 mod workload;
@@ -34,6 +36,7 @@ use crate::peers::mount::MOUNTED;
 use crate::peers::name::PeerName;
 use crate::peers::null;
 use crate::processes::daemon::Daemon;
+use crate::replay::run::ReplayOptions;
 use crate::report::json::write_json;
 use crate::report::lines::Report;
 use crate::report::table;
@@ -68,6 +71,15 @@ enum Subcommands {
     /// Exit status: as of `run`.
     #[command(after_help = EXAMPLES_OF_CURVES)]
     Curves(CurvesOptions),
+    /// Replay traces through the daemon's policies of placement, in a simulated store of two tiers.
+    ///
+    /// Writes land in the fast tier, while it has room. A mover moves pieces of files down as the policy says, in the trace's own time, and
+    /// copies pieces up. The misses of reads are compared with Belady's optimum, with the best placement that does not change, and with the
+    /// order by time of last change (the policy `ziggurat`).
+    ///
+    /// Exit status: 0, also if goals are missed; 1 if a trace cannot be read.
+    #[command(after_help = EXAMPLES_OF_REPLAY)]
+    Replay(ReplayOptions),
     /// Run one work here, unaided, and print what it measured as a line of JSON.
     Workload(WorkloadOptions),
     /// List the names of the works.
@@ -88,6 +100,19 @@ Examples:
           a first look, as anybody
   cuesta-bench curves --peers on-disk,ext4-disk,xfs-disk --disk-dir DIR --rounds 5 --out out
           what a disk does, with images in DIR";
+
+const EXAMPLES_OF_REPLAY: &str = "\
+Examples:
+  cuesta-bench replay
+          all traces that the bench makes itself; a minute
+  cuesta-bench replay --synthetic scan,day --fast-share 12,25 --json out/replay.json
+          two of them
+  cuesta-bench replay web_0.csv --learn-seconds 86400 --out out
+          a trace in the format of Microsoft Research Cambridge, with a plot
+  fio --write_iolog=job.log job.fio && cuesta-bench replay job.log --fast-mib 64
+          what fio did
+  blkparse -i sda | tee sda.txt >/dev/null && cuesta-bench replay sda.txt --policy benefit --sample 1
+          what a disk did, if each read were seen";
 
 #[derive(Debug, Args)]
 struct RunOptions {
@@ -151,6 +176,7 @@ fn main() -> ExitCode {
     let ended = match CommandLine::parse().command {
         Subcommands::Run(options) => run(&options),
         Subcommands::Curves(options) => curves::run::run(&options),
+        Subcommands::Replay(options) => replay::run::run(&options),
         Subcommands::Workload(options) => workload(&options),
         Subcommands::List => {
             all::all().for_each(|work| println!("{:<22} {}", work.name, work.rows[0].title));

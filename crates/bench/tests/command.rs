@@ -260,3 +260,50 @@ fn a_peer_that_no_plot_shows_is_refused_before_anything_is_set_up() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "cuesta-bench: --peers: null is in no plot\n");
 }
+
+#[test]
+fn a_replay_gives_a_table_json_and_a_plot() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, plots) = (dir.path().join("replay.json"), dir.path().join("plots"));
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/fio-3.log");
+    let output = bench(&[
+        "replay",
+        trace.to_str().unwrap(),
+        "--fast-share",
+        "25,100",
+        "--json",
+        file.to_str().unwrap(),
+        "--out",
+        plots.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\nfio-3.log: ") && text.contains("| benefit |"), "{text}");
+    let report = json(&file);
+    let tiers = report["traces"][0]["tiers"].as_array().unwrap();
+    assert_eq!(tiers.len(), 2);
+    for tier in tiers {
+        let policies = tier["policies"].as_array().unwrap();
+        assert_eq!(policies.len(), 3);
+        for policy in policies {
+            let misses = policy["misses"]["reads"].as_u64().unwrap();
+            assert!(misses >= tier["optimum_misses"].as_u64().unwrap(), "{policy}");
+            assert_eq!(misses + policy["hits"]["reads"].as_u64().unwrap(), tier["reads"].as_u64().unwrap());
+        }
+    }
+    let svg = std::fs::read_to_string(plots.join("replay-fio-3-log.svg")).unwrap();
+    assert!(svg.contains("optimum") && svg.contains("frequency"), "{svg}");
+}
+
+#[test]
+fn a_bad_line_of_a_trace_is_told_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("bad.csv");
+    std::fs::write(&trace, "1,hm,0,Read,0,4096,1\n1,hm,0,Trim,0,4096,1\n").unwrap();
+    let output = bench(&["replay", trace.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    let expected =
+        format!("cuesta-bench: {}:2: the kind \"Trim\" is neither Read nor Write\n", trace.display());
+    assert_eq!(told, expected);
+}

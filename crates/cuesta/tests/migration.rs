@@ -77,7 +77,7 @@ open('/cuesta/copy', 'wb').write(held)";
 #[test]
 fn cold_content_moves_down_by_itself_until_the_fast_tier_has_room() {
     let tiered = Tiered::with_fast_tier_of("64M");
-    tiered.configure("cold_seconds = 2");
+    tiered.configure("cold_seconds = 2\nmigration = \"ziggurat\"");
     let write = |first: u32, count: u32| {
         format!(
             "
@@ -322,7 +322,7 @@ assert os.pread(file, 1 << 20, 0) == (b'a' * 4096).ljust(8000, b'\\0') + (b'b' *
 #[test]
 fn a_file_that_cools_goes_down_and_is_read_and_mapped_there() {
     let tiered = Tiered::with_fast_tier_of("64M");
-    tiered.configure("cold_seconds = 2\nlarge_run_bytes = 1000000");
+    tiered.configure("cold_seconds = 2\nlarge_run_bytes = 1000000\nmigration = \"ziggurat\"");
     let program = tiered.begin(
         "
 import mmap

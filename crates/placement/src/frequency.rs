@@ -4,6 +4,7 @@
 //!
 //! | queue | who is there |
 //! |---|---|
+//! | warm | what was written lately, whatever else it is |
 //! | small | what was written once; a tenth of the upper tier |
 //! | main | what was used again |
 //! | ghost | what went down, or was read below once: the next use brings it to main |
@@ -25,20 +26,23 @@ const RULE_AGAIN: &str = "read again (uses since)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
+    /// It was written lately.
+    Warm,
     Small,
     Main,
     Ghost,
-    /// It is to come up.
-    Wanted,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     queue: Queue,
     uses: u8,
+    /// Some of it lies below, and is to come up.
+    is_wanted: bool,
     /// Of several places in queues the one with this number counts.
     ticket: u64,
-    used: Moment,
+    /// When it was written last, if it is warm.
+    written: Moment,
 }
 
 /// See the module.
@@ -48,14 +52,22 @@ pub(crate) struct Frequency {
     entries: HashMap<Piece, Entry>,
     /// The pieces of each file that are known.
     by_file: BTreeSet<Piece>,
+    warm: VecDeque<(Piece, u64)>,
     small: VecDeque<(Piece, u64)>,
     main: VecDeque<(Piece, u64)>,
     ghost: VecDeque<(Piece, u64)>,
-    wanted: VecDeque<(Piece, u64)>,
+    /// Pieces that are to come up. Those count whose entry says so.
+    wanted: VecDeque<Piece>,
     small_len: usize,
     main_len: usize,
     ghost_len: usize,
     next_ticket: u64,
+}
+
+impl Entry {
+    fn is_upper(&self) -> bool {
+        matches!(self.queue, Queue::Warm | Queue::Small | Queue::Main)
+    }
 }
 
 impl Frequency {
@@ -64,6 +76,7 @@ impl Frequency {
             limits,
             entries: HashMap::new(),
             by_file: BTreeSet::new(),
+            warm: VecDeque::new(),
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghost: VecDeque::new(),
@@ -77,10 +90,10 @@ impl Frequency {
 
     fn queue(&mut self, queue: Queue) -> &mut VecDeque<(Piece, u64)> {
         match queue {
+            Queue::Warm => &mut self.warm,
             Queue::Small => &mut self.small,
             Queue::Main => &mut self.main,
             Queue::Ghost => &mut self.ghost,
-            Queue::Wanted => &mut self.wanted,
         }
     }
 
@@ -89,16 +102,16 @@ impl Frequency {
             Queue::Small => &mut self.small_len,
             Queue::Main => &mut self.main_len,
             Queue::Ghost => &mut self.ghost_len,
-            Queue::Wanted => return,
+            Queue::Warm => return,
         };
         *count = count.saturating_add_signed(by);
     }
 
-    fn enter(&mut self, piece: Piece, queue: Queue, uses: u8, used: Moment) {
-        self.leave(piece);
+    fn enter(&mut self, piece: Piece, queue: Queue, uses: u8, written: Moment) {
+        let is_wanted = self.leave(piece).is_some_and(|before| before.is_wanted);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.entries.insert(piece, Entry { queue, uses, ticket, used });
+        self.entries.insert(piece, Entry { queue, uses, is_wanted, ticket, written });
         self.by_file.insert(piece);
         self.count(queue, 1);
         self.queue(queue).push_back((piece, ticket));
@@ -145,61 +158,69 @@ impl Frequency {
             }
         }
         while self.entries.len() > self.limits.pieces_max {
-            let gone =
-                self.pop(Queue::Wanted).or_else(|| self.pop(Queue::Small)).or_else(|| self.pop(Queue::Main));
+            let queues = [Queue::Small, Queue::Main, Queue::Warm];
+            let gone = queues.into_iter().find_map(|queue| self.pop(queue));
             if gone.is_none() {
                 break;
             }
         }
     }
 
-    fn used(&mut self, piece: Piece, side: Side, times: u32, at: Moment) {
-        let known = self.entries.get_mut(&piece);
-        match (side, known) {
-            (Side::Upper, Some(entry)) if matches!(entry.queue, Queue::Small | Queue::Main) => {
-                entry.uses = entry.uses.saturating_add(times.min(3) as u8).min(USES_MAX);
-                entry.used = at;
-            }
-            (Side::Upper, Some(_)) => self.enter(piece, Queue::Main, 0, at),
-            (Side::Upper, None) => self.enter(piece, Queue::Small, 0, at),
-            (Side::Lower, Some(entry)) if entry.queue == Queue::Ghost => {
-                self.enter(piece, Queue::Wanted, 1, at);
-            }
-            (Side::Lower, Some(entry)) => {
-                entry.used = at;
-                if entry.queue != Queue::Wanted {
-                    self.enter(piece, Queue::Ghost, 0, at);
+    /// Pieces that were not written for long enough are warm no more.
+    fn cool(&mut self, at: Moment) {
+        while let Some(&(piece, ticket)) = self.warm.front() {
+            let entry = self.entries.get(&piece).filter(|entry| entry.ticket == ticket).copied();
+            match entry {
+                None => drop(self.warm.pop_front()),
+                Some(entry) if at.since(entry.written) >= self.limits.cold_ms => {
+                    self.warm.pop_front();
+                    self.enter(piece, Queue::Small, entry.uses, entry.written);
                 }
+                Some(_) => break,
             }
-            (Side::Lower, None) => self.enter(piece, Queue::Ghost, 0, at),
         }
     }
 }
 
 impl Policy for Frequency {
     fn found(&mut self, piece: Piece, side: Side, changed: Moment) {
-        let is_upper_and_unknown = side == Side::Upper
-            && self
-                .entries
-                .get(&piece)
-                .is_none_or(|entry| matches!(entry.queue, Queue::Ghost | Queue::Wanted));
+        let is_upper_and_unknown =
+            side == Side::Upper && self.entries.get(&piece).is_none_or(|entry| !entry.is_upper());
         if is_upper_and_unknown && self.entries.len() < self.limits.pieces_max {
-            self.enter(piece, Queue::Small, 0, changed);
+            self.enter(piece, Queue::Warm, 0, changed);
         }
     }
 
     fn written(&mut self, piece: Piece, side: Side, at: Moment) {
         match side {
-            Side::Upper => self.used(piece, side, 1, at),
+            Side::Upper => {
+                let before = self.entries.get(&piece).filter(|entry| entry.is_upper());
+                let uses = before.map_or(0, |entry| (entry.uses + 1).min(USES_MAX));
+                self.enter(piece, Queue::Warm, uses, at);
+            }
             Side::Lower => self.forget(piece),
         }
     }
 
     fn read(&mut self, piece: Piece, side: Side, times: u32, at: Moment) {
-        self.used(piece, side, times, at);
+        let more = |uses: u8| (u32::from(uses) + times).min(u32::from(USES_MAX)) as u8;
+        match (side, self.entries.get_mut(&piece)) {
+            (Side::Upper, Some(entry)) if entry.is_upper() => entry.uses = more(entry.uses),
+            (Side::Upper, Some(_)) => self.enter(piece, Queue::Main, 0, at),
+            (Side::Upper, None) => self.enter(piece, Queue::Small, 0, at),
+            (Side::Lower, Some(entry)) => {
+                entry.uses = more(entry.uses);
+                let is_due = entry.is_upper() || entry.uses > 0;
+                if is_due && !std::mem::replace(&mut entry.is_wanted, is_due) {
+                    self.wanted.push_back(piece);
+                }
+            }
+            (Side::Lower, None) => self.enter(piece, Queue::Ghost, 0, at),
+        }
     }
 
     fn placed(&mut self, piece: Piece, side: Side, at: Moment) {
+        self.leave(piece);
         match side {
             Side::Upper => self.enter(piece, Queue::Main, 0, at),
             Side::Lower => self.enter(piece, Queue::Ghost, 0, at),
@@ -217,37 +238,45 @@ impl Policy for Frequency {
     }
 
     fn next_down(&mut self, at: Moment, is_urgent: bool) -> Option<Choice> {
-        let cold_ms = if is_urgent { 0 } else { self.limits.cold_ms };
-        // Each turn takes a use from a piece, or a warm piece to the end of its queue; the first one comes back when all are warm.
+        self.cool(at);
+        // Each turn takes a use from a piece, or brings it to the other queue.
         let turns_max = (self.small_len + self.main_len) * (usize::from(USES_MAX) + 2);
         for _ in 0..turns_max {
             let is_small_full = self.small_len * SMALL_SHARE > self.small_len + self.main_len;
             let queue = if is_small_full || self.main_len == 0 { Queue::Small } else { Queue::Main };
             let (piece, entry) = self.pop(queue)?;
             match (queue, entry.uses) {
-                (Queue::Small, uses) if uses > 1 => self.enter(piece, Queue::Main, 0, entry.used),
-                (Queue::Main, uses) if uses > 0 => self.enter(piece, Queue::Main, uses - 1, entry.used),
-                _ if at.since(entry.used) < cold_ms => self.enter(piece, queue, entry.uses, entry.used),
+                (Queue::Small, uses) if uses > 1 => {
+                    self.enter(piece, Queue::Main, 0, entry.written);
+                }
+                (Queue::Main, uses) if uses > 0 => self.enter(piece, Queue::Main, uses - 1, entry.written),
                 _ => {
                     let rule = if queue == Queue::Small { RULE_ONCE } else { RULE_MAIN };
                     return Some(Choice { piece, score: f64::from(entry.uses), rule });
                 }
             }
         }
-        None
+        let (piece, entry) = if is_urgent { self.pop(Queue::Warm) } else { None }?;
+        Some(Choice { piece, score: f64::from(entry.uses), rule: RULE_ONCE })
     }
 
     fn next_up(&mut self, _at: Moment, _has_room: bool) -> Option<Choice> {
-        let (piece, entry) = self.pop(Queue::Wanted)?;
-        Some(Choice { piece, score: f64::from(entry.uses), rule: RULE_AGAIN })
+        while let Some(piece) = self.wanted.pop_front() {
+            if let Some(entry) = self.entries.get_mut(&piece)
+                && std::mem::take(&mut entry.is_wanted)
+            {
+                return Some(Choice { piece, score: f64::from(entry.uses), rule: RULE_AGAIN });
+            }
+        }
+        None
     }
 
     fn standing(&self, piece: Piece, _at: Moment) -> Option<Standing> {
         let entry = self.entries.get(&piece)?;
         let rule = match entry.queue {
-            Queue::Small | Queue::Ghost => RULE_ONCE,
+            _ if entry.is_wanted => RULE_AGAIN,
+            Queue::Warm | Queue::Small | Queue::Ghost => RULE_ONCE,
             Queue::Main => RULE_MAIN,
-            Queue::Wanted => RULE_AGAIN,
         };
         Some(Standing { score: f64::from(entry.uses), rule })
     }
@@ -301,6 +330,27 @@ mod tests {
         assert_eq!(policy.next_down(Moment(105), false), None);
         assert_eq!(policy.next_down(Moment(105), true).map(|choice| choice.piece), Some(piece(0)));
         assert_eq!(policy.known(), 0);
+    }
+
+    #[test]
+    fn reads_keep_nothing_warm() {
+        let mut policy = policy();
+        policy.written(piece(0), Side::Upper, Moment(0));
+        policy.written(piece(1), Side::Upper, Moment(0));
+        policy.read(piece(0), Side::Upper, 1, Moment(99));
+        policy.written(piece(1), Side::Upper, Moment(99));
+        assert_eq!(policy.next_down(Moment(100), false).map(|choice| choice.piece), Some(piece(0)));
+        assert_eq!(policy.next_down(Moment(100), false), None);
+    }
+
+    #[test]
+    fn a_piece_of_which_some_lies_below_comes_up_and_may_go_down() {
+        let mut policy = policy();
+        policy.written(piece(0), Side::Upper, Moment(0));
+        policy.read(piece(0), Side::Lower, 1, Moment(1));
+        assert_eq!(policy.next_up(Moment(2), true).map(|choice| choice.piece), Some(piece(0)));
+        assert_eq!(policy.next_up(Moment(2), true), None);
+        assert_eq!(policy.next_down(Moment(20), false).map(|choice| choice.piece), Some(piece(0)));
     }
 
     #[test]

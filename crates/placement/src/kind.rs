@@ -11,11 +11,11 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The content that was written longest ago goes down (Ziggurat, §5).
-    #[default]
     Ziggurat,
     /// The content that was used only once goes down first (S3-FIFO).
     Frequency,
     /// The content whose place saves the least time goes down.
+    #[default]
     Benefit,
 }
 

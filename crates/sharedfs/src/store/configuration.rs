@@ -170,11 +170,11 @@ pub enum Ship {
 #[serde(rename_all = "lowercase")]
 pub enum MigrationRule {
     /// [`Kind::Ziggurat`].
-    #[default]
     Ziggurat,
     /// [`Kind::Frequency`].
     Frequency,
     /// [`Kind::Benefit`].
+    #[default]
     Benefit,
     /// None does.
     Off,
@@ -219,7 +219,7 @@ impl Default for Options {
             large_run_bytes: 1 << 20,
             nearly_full_percent: 90,
             tier_write_back_ms: 1000,
-            migration: MigrationRule::Ziggurat,
+            migration: MigrationRule::Benefit,
             cold_seconds: 30,
             migration_mb_per_second: 0,
             users: UserLimits::default(),
@@ -370,11 +370,11 @@ pub fn template(emulate: Profile, durability: Durability) -> String {
          # after they were written, and learns when a disk fails.\n\
          # tier_write_back_ms = {tier_write_back_ms}\n\
          \n\
-         # Which content moves to a lower tier by itself if a tier is too full: \"ziggurat\", what was written longest ago;\n\
-         # \"frequency\", what was used only once; \"benefit\", what was used least lately; \"off\", none. What was written in the last\n\
+         # Which content moves to a lower tier by itself if a tier is too full: \"benefit\", what was used least lately;\n\
+         # \"frequency\", what was used only once; \"ziggurat\", what was written longest ago; \"off\", none. What was written in the last\n\
          # cold_seconds stays. What is read below comes up: with ziggurat if there is room, with the others if it is used more than\n\
          # what would leave. migration_mb_per_second limits it (0: no limit).\n\
-         # migration = \"ziggurat\"\n\
+         # migration = \"benefit\"\n\
          # cold_seconds = {cold_seconds}\n\
          # migration_mb_per_second = {migration_mb_per_second}\n\
          \n\
