@@ -18,9 +18,9 @@ use std::collections::{BTreeSet, VecDeque};
 const USES_REMEMBERED: f64 = 20.0;
 /// With fewer pieces above, as with so many.
 const PIECES_LEAST: usize = 64;
-/// What is to come up must stand so many times as high as what has to leave,
+/// A piece that comes up stands so many times as high as the one that leaves,
 const UP_MARGIN: f64 = 2.0;
-/// and have been used once.
+/// and was used once.
 const UP_LEAST: f64 = 0.9;
 /// Content that was not read since it went down rests below for so long.
 const REST_MS: u64 = 300_000;
@@ -117,7 +117,7 @@ impl Benefit {
         }
     }
 
-    /// What is known of a piece; if that is nothing, as if it had been used so often.
+    /// The entry of a piece; of an unknown one, as if it had been used so often.
     fn entry(&self, piece: Piece, uses: f64) -> Entry {
         let new = || Entry {
             heat: Heat::of(uses, self.clock),

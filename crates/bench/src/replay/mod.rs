@@ -7,7 +7,7 @@
 //! | `simulation` | the store, the mover, and what they do with a trace |
 //! | `bounds` | Belady's optimum, and the best placement that does not change |
 //! | `comparing` | sizes of the fast tier, policies and bounds side by side; the goals |
-//! | `report`, `table`, `plot` | what was found out: for programs, for people, as curves |
+//! | `report`, `table`, `plot` | the findings: for programs, for people, as curves |
 //! | `run` | the command |
 
 mod bounds;

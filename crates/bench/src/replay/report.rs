@@ -1,4 +1,4 @@
-//! Everything that a replay found out.
+//! The findings of a replay.
 
 use super::simulation::player::Reads;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub struct Report {
     pub traces: Vec<TraceReport>,
 }
 
-/// What was found out about a trace.
+/// The findings about a trace.
 #[derive(Debug, Serialize)]
 pub struct TraceReport {
     pub name: String,
@@ -32,7 +32,7 @@ pub struct TraceReport {
     pub tiers: Vec<TierReport>,
 }
 
-/// What was found out with a fast tier of one size.
+/// The findings with a fast tier of one size.
 #[derive(Debug, Serialize)]
 pub struct TierReport {
     /// Percent of the footprint; `null`: the size was given.

@@ -82,7 +82,7 @@ pub fn play(uses: &Uses, kind: Kind, playing: &Playing, is_hot: impl Fn(&Use) ->
                     is_seen = playing.sample <= 1 || rng.u32(..playing.sample) == 0;
                 }
                 if is_seen {
-                    // Some of a piece may lie above, and some below. What was read counts.
+                    // Some of a piece may lie above, and some below. The blocks that were read count.
                     let side = if missed == 0 { Side::Upper } else { Side::Lower };
                     policy.read(piece, side, 1, at);
                 }

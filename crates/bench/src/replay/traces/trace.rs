@@ -1,4 +1,4 @@
-//! A trace: who read and wrote which bytes of which file, and when.
+//! A trace: the reads and writes of programs, each with its file, its bytes and its time.
 
 use std::collections::HashMap;
 
