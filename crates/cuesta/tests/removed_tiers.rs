@@ -193,8 +193,8 @@ check()",
 #[test]
 fn no_content_goes_to_a_tier_that_is_being_taken_out() {
     let tiered = Tiered::with_fast_tier_of("64M");
-    tiered.ran("open('/cuesta/before', 'wb').write(bytes(8 << 20))");
-    assert!(tiered.used()[1] > 0);
+    tiered.ran(&format!("{TREE}make()"));
+    assert_eq!(tiered.migrated("/cuesta/tree", "disk")["files"], 40);
     assert_eq!(tiered.place.cuesta(&["tier", "drain", "store", "disk"]).status(), 0);
     // As the command leaves it that ended there.
     let text = tiered.configuration().replace("[tier.disk]", "[tier.disk]\nremoving = true");
