@@ -76,7 +76,7 @@ open('/cuesta/other', 'wb').write(b'y' * 5000)",
     }
     assert_eq!(tiered.explanation("other").0["extents"][0]["rule"], "stays: pinned");
     let rule = tiered.explanation("new").0["extents"][0]["rule"].clone();
-    assert!(rule.as_str().unwrap().starts_with("may go to disk: policy ziggurat"), "{rule}");
+    assert!(rule.as_str().unwrap().starts_with("may go to disk: policy benefit"), "{rule}");
     // Another daemon knows nothing of it.
     tiered.stop();
     tiered.ran("pass");

@@ -94,7 +94,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// What the value is to be no more than.
+    /// The most that the value may be.
     pub fn most(self) -> f64 {
         match self {
             Goal::ToFixed => 1.1,

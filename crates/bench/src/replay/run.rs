@@ -47,7 +47,7 @@ pub struct ReplayOptions {
     /// Content that was written less than so long ago moves down only if it is urgent.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     cold_seconds: u64,
-    /// What the lower disk reads or writes in a second, in megabytes.
+    /// Megabytes that the lower disk reads or writes in a second.
     #[arg(long, value_name = "MB", default_value_t = 438.0, value_parser = rate)]
     mb_per_second: f64,
     /// Reads in the first so many seconds of a trace are not counted.

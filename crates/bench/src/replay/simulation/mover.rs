@@ -1,4 +1,4 @@
-//! The mover of the simulated store: what it does next, and how long that takes in the trace's own time.
+//! The mover of the simulated store: its next step, and the time of that in the trace's own time.
 //!
 //! | blocks above | the mover |
 //! |---|---|

@@ -18,11 +18,11 @@ pub struct Scenario {
     pub trace: Trace,
     /// Reads before are the policy's time to learn.
     pub counted_from_us: u64,
-    /// What it is made for.
+    /// Its purpose.
     pub subject: Subject,
 }
 
-/// What a trace shows.
+/// The purposes of traces.
 #[derive(Debug)]
 pub enum Subject {
     /// Random reads by Zipf's law.

@@ -21,7 +21,7 @@ const KEYS_PER_SECOND: f64 = 100_000.0;
 /// Keys that are read back.
 const READ_KEYS: u64 = 1000;
 
-/// What is done with a database, and measured.
+/// The phase of a database that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Keys are written in order, each with a sync.
@@ -39,7 +39,7 @@ pub enum Phase {
 pub struct RocksDb {
     /// Bytes of a value.
     pub value_bytes: u64,
-    /// What is measured.
+    /// The phase that counts.
     pub phase: Phase,
 }
 

@@ -221,11 +221,11 @@ impl SharedFs {
         // Sessions that ended take theirs with them.
         let since = (read.saturating_sub(mover.seen.0), written.saturating_sub(mover.seen.1));
         mover.seen = (read, written);
-        if since == (0, 0) {
-            return;
+        // Programs that do nothing say nothing new.
+        if since != (0, 0) {
+            let decayed = |before: u64, since: u64| (before - before.div_ceil(8)).saturating_add(since);
+            mover.recent = (decayed(mover.recent.0, since.0), decayed(mover.recent.1, since.1));
         }
-        let decayed = |before: u64, since: u64| (before - before.div_ceil(8)).saturating_add(since);
-        mover.recent = (decayed(mover.recent.0, since.0), decayed(mover.recent.1, since.1));
         mover.low_mark = low_mark(mover.recent.0, mover.recent.1);
     }
 
