@@ -160,6 +160,7 @@ Percentiles: P50: 2.55 P75: 2.94 P99: 18.33 P99.9: 229.13 P99.99: 6144.83
             [Phase::FillAndOverwrite, Phase::FillInRandomOrder, Phase::ReadInOrder].into_iter().enumerate()
         {
             let dir = dir.path().join(number.to_string());
+            std::fs::create_dir(&dir).unwrap();
             let outcome = RocksDb { value_bytes: 100, phase }.run(&dir, Duration::from_millis(1)).unwrap();
             assert!(outcome.figures[&Figure::Rate] > 0.0 && outcome.figures[&Figure::LongestWait] > 0.0);
         }

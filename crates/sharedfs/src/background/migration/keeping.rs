@@ -84,7 +84,9 @@ impl SharedFs {
             let allocator = &mut self.space.lock().allocator;
             Ok(homes.into_iter().map(|home| allocator.drop_copies(home)).sum())
         })?;
-        self.events.record(Step::DropCopies { inode, blocks });
+        if blocks > 0 {
+            self.events.record(Step::DropCopies { inode, blocks });
+        }
         Ok(blocks)
     }
 
