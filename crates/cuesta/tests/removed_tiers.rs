@@ -1,13 +1,13 @@
 //! Tiers are taken out of a store while programs go on, and others come in.
 
-use crate::common::can_mount;
 use crate::common::conversation::Conversation;
 use crate::common::disk::Loop;
 use crate::common::room::room_of;
 use crate::common::tiered::{TREE, Tiered, bytes_of_tree};
+use crate::common::{TestFolder, can_mount};
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 impl Tiered {
     #[track_caller]
@@ -165,9 +165,8 @@ check()",
         removing.kill().unwrap();
         removing.wait().unwrap();
         if random.bool() {
-            // It may have left in order already.
-            let _ = Command::new("kill").args(["-KILL", &daemon]).stderr(Stdio::null()).status();
-            tiered.place.wait_until_unused();
+            // It may have left in order already, and another one be there.
+            TestFolder::kill_to_its_end(&daemon);
         }
         // It starts a daemon, if there is none.
         tiered.ran("pass");

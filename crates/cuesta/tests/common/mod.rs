@@ -63,8 +63,12 @@ impl TestFolder {
 
     /// Kills the daemon, and waits until the kernel has ended it. Another one may have begun by then, if a command goes on meanwhile.
     pub fn kill_daemon_to_its_end(&self) {
-        let daemon = self.daemon();
-        signal(&daemon, "KILL");
+        TestFolder::kill_to_its_end(&self.daemon());
+    }
+
+    /// The same for the daemon of that process, which may have ended already.
+    pub fn kill_to_its_end(daemon: &str) {
+        let _ = Command::new("kill").args(["-KILL", daemon]).stderr(Stdio::null()).status();
         let is_there = || {
             let stat = std::fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
