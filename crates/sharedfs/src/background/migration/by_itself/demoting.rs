@@ -82,10 +82,8 @@ impl SharedFs {
             }
             (Ok((0, 0)), None) => Wait { time: mover.read_again, above: Some(mover.low_mark) },
             (Ok((0, 0)), Some(_)) => {
-                let pause = mover.look_again.max(LOOK_AGAIN);
-                mover.look_again = (pause * 2).min(LOOK_AGAIN_MAX);
-                // Meanwhile it asks the sessions for reads, so that hot content comes up.
-                Wait { time: pause.min(mover.read_again.max(LOOK_AGAIN)), above: None }
+                // Content may be cold by then, and sessions may have read some below.
+                Wait { time: mover.read_again.max(LOOK_AGAIN), above: None }
             }
             (Ok((demoted, promoted)), urgent) => {
                 if demoted > 0 {
@@ -110,7 +108,9 @@ impl SharedFs {
         let is_urgent = level == Level::Emergency;
         let mut batch = choose_down(mover, &self.migration.pins, from, is_urgent);
         if batch.is_empty() && mover.look_again_at.is_none_or(|at| at <= Instant::now()) {
-            mover.look_again_at = Some(Instant::now() + mover.look_again.max(LOOK_AGAIN));
+            let pause = mover.look_again.max(LOOK_AGAIN);
+            mover.look_again_at = Some(Instant::now() + pause);
+            mover.look_again = (pause * 2).min(LOOK_AGAIN_MAX);
             let now = clock::now();
             let cold_seconds = if is_urgent { 0 } else { self.options.cold_seconds };
             let border = &mut mover.borders[usize::from(from.0)];
