@@ -1,13 +1,13 @@
 //! The content that was used only once goes down first. Source: Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023),
-//! whose algorithm S3-FIFO this is, with two changes for tiers: a read of the lower tier moves nothing the first time, and whether
-//! content is new is told by writes.
+//! whose algorithm S3-FIFO this is, with two changes for tiers: a read of the lower tier moves nothing the first time, and
+//! writes tell whether content is new.
 //!
-//! | queue | who is there |
+//! | queue | its pieces |
 //! |---|---|
-//! | warm | what was written lately, whatever else it is |
-//! | small | what was written once; a tenth of the upper tier |
-//! | main | what was used again |
-//! | ghost | what went down, or was read below once: the next use brings it to main |
+//! | warm | pieces that were written in the last seconds, used again or not |
+//! | small | pieces that were written once; a tenth of the upper tier |
+//! | main | pieces that were used again |
+//! | ghost | pieces that went down, or were read below once: the next use brings them to main |
 
 use crate::piece::{Moment, Piece, Side};
 use crate::policy::{Choice, Limits, Policy, Standing};

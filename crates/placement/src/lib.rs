@@ -5,9 +5,9 @@
 //! | `piece` | what moves, and when things happen |
 //! | `policy` | the interface that all policies have |
 //! | `kind` | the policies that there are |
-//! | `ziggurat` | what was written longest ago goes down |
-//! | `frequency` | what was used only once goes down |
-//! | `benefit` | what saves the least time by its place goes down |
+//! | `ziggurat` | the content that was written longest ago goes down |
+//! | `frequency` | the content that was used only once goes down |
+//! | `benefit` | the content whose place saves the least time goes down |
 //! | `levels` | when content moves |
 //! | `budget` | how much of the time |
 //!

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The size of a fast tier.
 #[derive(Clone, Copy, Debug)]
 pub enum FastTier {
-    /// Percent of what is there at once at most.
+    /// Percent of the largest amount of content that the trace has at one time.
     Share(f64),
     Bytes(u64),
 }

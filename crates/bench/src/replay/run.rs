@@ -26,13 +26,13 @@ pub struct ReplayOptions {
     /// Traces that the bench makes itself.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = all::find)]
     synthetic: Vec<&'static Named>,
-    /// The seed of what is random.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// The policies that are compared.
     #[arg(long, value_delimiter = ',', default_value = "ziggurat,frequency,benefit")]
     policy: Vec<Kind>,
-    /// Sizes of the fast tier, in percent of what is there at once at most.
+    /// Sizes of the fast tier, in percent of the largest amount of content that the trace has at one time.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "2,3,6,12,25,50,100")]
     fast_share: Vec<f64>,
     /// The size of the fast tier, in MiB.

@@ -8,7 +8,7 @@
 //! the next read saves one miss, and of all such intervals the most are kept that overlap in no moment more often than there is room, by leaving
 //! out the one that ends last (Carlisle and Lloyd, "On the k-coloring of intervals"). A store that brings pieces up ahead of their reads could
 //! have fewer, and so could one that has above only those blocks of a piece that were written. Without bypass it is no bound: a store may leave
-//! below what is read once. Removed content is passed over: it is written before it is read again.
+//! below the pieces that are read once. It passes over removed content: programs write that before they read it again.
 
 use crate::replay::simulation::uses::{Uses, What};
 use std::collections::BTreeSet;

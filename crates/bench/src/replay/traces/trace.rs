@@ -98,7 +98,7 @@ impl TraceBuilder {
 
 /// Reads one format, line by line.
 pub trait LineReader {
-    /// Reads a line. An error says what is wrong with it.
+    /// Reads a line. An error names the fault of the line.
     fn line(&mut self, line: &str, trace: &mut TraceBuilder) -> Result<(), String>;
 
     /// There are no more lines.
